@@ -163,6 +163,28 @@ async def test_it_makes_no_namespaces_and_no_mounts() -> None:
         assert not (await attempt("run", "mount -t tmpfs none /mnt"))["got"].startswith("0")
 
 
+async def test_what_namespaces_leave_open_is_closed() -> None:
+    """Keyrings belong to the session and not to a namespace; VSOCK leads to a machine's host from every network."""
+    keyring = ("system_call", "keyctl", 0, -3, 0)  # the id of the session's keyring
+    async with hostile(None) as attempt:
+        assert isinstance((await attempt(*keyring))["got"], int)
+    for policy in ("strict", {"net": True}, {"net": ["example.com"]}):
+        async with hostile(policy) as attempt:
+            assert "not implemented" in (await attempt(*keyring))["failed"]
+            # Its work is done by the kernel, past every filter of calls.
+            assert "not implemented" in (await attempt("system_call", "io_uring_setup", 1, 0))["failed"]
+            assert "not supported" in (await attempt("connect_vsock", 1))["failed"]
+            assert (await attempt("descriptors"))["got"] == []
+
+
+async def test_no_folder_in_memory_is_without_a_bound(home: Path) -> None:
+    async with hostile("strict") as attempt:
+        for folder in ("/dev", "/dev/shm", "/tmp", str(home)):  # noqa: S108
+            assert (await attempt("free", folder))["got"] <= 256 * 1024 * 1024, folder
+        # Python's locks and queues between processes need it.
+        assert "0 " in (await attempt("run", "echo x > /dev/shm/a && echo y > /dev/null && cat /dev/shm/a"))["got"]
+
+
 # --- a list of hosts -------------------------------------------------------------------------------------------------
 
 

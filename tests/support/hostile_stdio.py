@@ -5,6 +5,7 @@ Standard library only, and a server by hand: nothing of ours is to be visible in
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import pathlib
@@ -77,6 +78,37 @@ def fetch(url):  # noqa: ANN001, ANN201
         return answer.read(200).decode()
 
 
+def connect_vsock(port):  # noqa: ANN001, ANN201
+    """The host of the virtual machine that this is, by a way that no network namespace closes."""
+    with socket.socket(socket.AF_VSOCK) as peer:
+        peer.settimeout(3)
+        peer.connect((2, int(port)))
+        return "connected"
+
+
+def system_call(name, *arguments):  # noqa: ANN001, ANN201
+    """A call of the kernel by its number, on the processors that the tests know."""
+    numbers = {"x86_64": {"keyctl": 250, "io_uring_setup": 425}, "aarch64": {"keyctl": 219, "io_uring_setup": 425}}
+    library = ctypes.CDLL(None, use_errno=True)
+    result = library.syscall(numbers[os.uname().machine][name], *arguments)
+    if result < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return result
+
+
+def descriptors():  # noqa: ANN201
+    """What is open beside the three pipes, less what this listing opens."""
+    return [
+        int(name) for name in os.listdir("/proc/self/fd") if int(name) > 2 and os.path.exists(f"/proc/self/fd/{name}")
+    ]
+
+
+def free(path):  # noqa: ANN001, ANN201
+    """The bytes that can be written below a path; 0 if none."""
+    state = os.statvfs(path)
+    return 0 if state.f_flag & os.ST_RDONLY else state.f_bavail * state.f_bsize
+
+
 def run(command):  # noqa: ANN001, ANN201
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=20, check=False)  # noqa: S602
     return f"{done.returncode} {done.stdout}{done.stderr}"[:500]
@@ -92,6 +124,10 @@ ACTIONS = {
     "daemon": daemon,
     "fetch": fetch,
     "run": run,
+    "connect_vsock": connect_vsock,
+    "system_call": system_call,
+    "descriptors": descriptors,
+    "free": free,
     "environ": lambda: dict(os.environ),
 }
 

@@ -45,6 +45,7 @@ from trimaran.protocol.mask import mask_command
 
 from .child_environment import child_environment, describe_missing, missing_variables
 from .process_activity import is_working
+from .sandbox_filter import inherited_filter
 
 if TYPE_CHECKING:
     from trimaran.client.sandbox_policy import Sandbox
@@ -159,12 +160,12 @@ class ChildChannel:
             raise ConnectFailed(f"this channel ({self.describe()}) has been used: make a new one for another child")
         environment = child_environment(os.environ, self._env, inherit=self._inherits)
         program = self._locate(environment)
-        words, cwd = [program, *self._command[1:]], self._cwd
+        words, cwd, seccomp = [program, *self._command[1:]], self._cwd, b""
         if self._sandbox is not None:
-            words, environment, cwd = await self._enclose(self._sandbox, words)
+            words, environment, cwd, seccomp = await self._enclose(self._sandbox, words)
         child = self._child = _Child(self.describe(), owner, self._limit, self._grace, self._on_stderr)
         try:
-            await child.start(words, environment, cwd)
+            await child.start(words, environment, cwd, seccomp)
         except (OSError, ValueError, RuntimeError) as error:
             self._child, self._is_closed = None, True
             await self._close_proxy()
@@ -343,10 +344,10 @@ class _Child:
 
     # The start
 
-    async def start(self, words: list[str], environment: dict[str, str], cwd: str | None) -> None:
+    async def start(self, words: list[str], environment: dict[str, str], cwd: str | None, seccomp: bytes) -> None:
         self._passed = frozenset(environment)
         # In a task of its own, because a start cannot be called off half way: it is waited for, then ended.
-        self._starting = self._loop.create_task(self._spawn(words, environment, cwd))
+        self._starting = self._loop.create_task(self._spawn(words, environment, cwd, seccomp))
         try:
             await asyncio.shield(self._starting)
         except asyncio.CancelledError:
@@ -359,8 +360,9 @@ class _Child:
             await self.end()
             raise
 
-    async def _spawn(self, words: list[str], environment: dict[str, str], cwd: str | None) -> None:
-        process = self._process = _popen(words, environment, cwd)
+    async def _spawn(self, words: list[str], environment: dict[str, str], cwd: str | None, seccomp: bytes) -> None:
+        with inherited_filter(words, seccomp) as (command, descriptors):
+            process = self._process = _popen(command, environment, cwd, descriptors)
         self._guardian = _set_guardian(process.pid)
         self._watch(process)
         assert process.stdin is not None
@@ -677,8 +679,10 @@ class _Child:
                 self.pipe_ended(fd)
 
 
-def _popen(words: list[str], environment: dict[str, str], cwd: str | None) -> subprocess.Popen[bytes]:
-    """Start it with three pipes, as the first of a group."""
+def _popen(
+    words: list[str], environment: dict[str, str], cwd: str | None, descriptors: tuple[int, ...]
+) -> subprocess.Popen[bytes]:
+    """Start it with three pipes and these descriptors of ours, as the first of a group."""
     pipe = subprocess.PIPE
     if sys.platform == "win32":
         from asyncio.windows_utils import Popen  # whose pipes its loop can wait for
@@ -686,7 +690,15 @@ def _popen(words: list[str], environment: dict[str, str], cwd: str | None) -> su
         group = subprocess.CREATE_NEW_PROCESS_GROUP
         return Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, cwd=cwd, creationflags=group)
     return subprocess.Popen(  # noqa: S603 - what the user wants to run
-        words, bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, cwd=cwd, start_new_session=True
+        words,
+        bufsize=0,
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        env=environment,
+        cwd=cwd,
+        start_new_session=True,
+        pass_fds=descriptors,
     )
 
 

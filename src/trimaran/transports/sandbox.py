@@ -5,7 +5,7 @@ Nothing runs without the sandbox that was asked for: where the tool is missing, 
 On Linux the process gets namespaces of its own. It sees the system's programs and libraries, its own program and runtime, and
 the listed paths, all but the writable ones read-only; a home and a /tmp that are empty and vanish; no process but its own;
 no network but a loopback of its own. Processes that it starts are in there with it, and end with it: the kernel ends all of a
-process namespace with its first process, daemons too. On macOS a profile that denies by default is applied to the process
+process namespace with its first process, daemons too. What namespaces leave open, a filter closes. On macOS a profile that denies by default is applied to the process
 and what it starts; a daemon that leaves its group there is out of reach.
 
 A list of hosts needs a way out: `sandbox_proxy.py` runs outside and lets through what is listed. On Linux its socket is bound
@@ -26,6 +26,8 @@ from typing import Final, NamedTuple, final
 from trimaran.client.sandbox_policy import Sandbox
 from trimaran.errors import ConfigError
 from trimaran.files import read_file
+
+from .sandbox_filter import build_filter
 
 __all__ = [
     "SandboxedStart",
@@ -68,6 +70,8 @@ class SandboxedStart(NamedTuple):
     words: list[str]
     environment: dict[str, str]
     cwd: str | None
+    seccomp: bytes = b""
+    """For bubblewrap: the filter that it must inherit, see `sandbox_filter.py`."""
 
 
 @final
@@ -129,9 +133,8 @@ def prepare_sandbox(
                 "(apt-get install bubblewrap), or remove sandbox from the server's entry"
             )
         socket = proxy if isinstance(proxy, str) else None
-        return SandboxedStart(
-            bubblewrap_command(tool, policy, words, environment, folder, socket=socket), dict(environment), None
-        )
+        command = bubblewrap_command(tool, policy, words, environment, folder, socket=socket)
+        return SandboxedStart(command, dict(environment), None, build_filter(os.uname().machine))
     if platform == "darwin":
         if not os.access(_SEATBELT, os.X_OK):
             raise ConfigError(f"the server is not started: its sandbox needs {_SEATBELT}, which is not there")
@@ -279,6 +282,7 @@ def bubblewrap_command(
         if os.path.exists(path := f"/proc/{name}"):
             mounts.add(path, "--ro-bind-try", os.devnull, path)
     mounts.add("/dev", "--dev", "/dev")
+    mounts.add("/dev/shm", *_SMALL, "--tmpfs", "/dev/shm")  # noqa: S108 - one of its own
     mounts.add("/tmp", *_SMALL, "--tmpfs", "/tmp")  # noqa: S108 - one of its own
     home = environment.get("HOME", "")
     if os.path.isabs(home) and home != "/":
@@ -308,8 +312,7 @@ def bubblewrap_command(
         "--hostname",
         "sandbox",
         *mounts.words(),
-        "--remount-ro",
-        "/",
+        *("--remount-ro", "/dev", "--remount-ro", "/"),
         "--chdir",
         cwd,
         "--",

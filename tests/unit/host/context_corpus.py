@@ -9,6 +9,7 @@ import base64
 import inspect
 import json
 import random
+import re
 import string
 import uuid
 from typing import Any
@@ -124,6 +125,14 @@ def _texts() -> dict[str, str]:
     return {
         **{f"prose in {language}": text for language, text in PROSE.items()},
         "all prose": "\n\n".join(PROSE.values()),
+        # Vowel signs, as in the texts of schools and scriptures: two or three characters where there was one.
+        "Arabic with vowels": re.sub("([\u0628-\u064a])", "\\1\u064e", PROSE["Arabic"]),
+        "Hebrew with vowels": re.sub("([\u05d0-\u05ea])", "\\1\u05b8", PROSE["Hebrew"]),
+        "Telugu": "ఓడరేవు పట్టణం కంటే ముందే మేల్కొంటుంది. ఐదు గంటలకు మొదటి పడవలు వస్తాయి. ఎవరూ ఎక్కువగా మాట్లాడరు.",
+        "Malayalam": "തുറമുഖം പട്ടണത്തിനു മുമ്പേ ഉണരുന്നു. അഞ്ചു മണിക്ക് ആദ്യത്തെ വള്ളങ്ങൾ വരുന്നു. ആരും അധികം സംസാരിക്കുന്നില്ല.",
+        "no-break spaces": "\u00a0" * 2000,
+        "control characters": "\x00\x01\x02\x7f" * 200,
+        "nested brackets": "[[[[]]]]{{{}}}" * 100,
         "Python": inspect.getsource(random),
         "minified JavaScript": "function a(b,c){var d=b.map(e=>e*2),f={};for(let g=0;g<d.length;g++){f[d[g]]=c?.[g]??null}"
         "return Object.entries(f).filter(([h,i])=>i!==null&&h>3).reduce((j,[k,l])=>({...j,[k]:l}),{})}" * 3,

@@ -61,9 +61,19 @@ _JSON_SIGNS: Final = (0, 1, 1, 1.15, 1.5, 1.8, 2.1, 2.4)
 
 # The cost of one character, by the first code point after its range. A script's is that of running text in it.
 _SCRIPTS: Final = (
-    *((0xC0, 1.0), (0x100, 1.05), (0x180, 1.9), (0x300, 1.9), (0x370, 1.4)),  # Latin, combining signs
-    *((0x400, 0.475), (0x530, 0.352), (0x590, 0.44), (0x600, 0.48), (0x780, 0.4), (0x900, 2.2)),  # Greek to Arabic
-    *((0xA00, 0.415), (0xA80, 0.62), (0xB00, 0.4), (0xB80, 2.0), (0xC80, 0.35), (0xD80, 0.32), (0xE00, 0.68)),  # India
+    *((0xC0, 1.0), (0x100, 1.05), (0x180, 1.9), (0x300, 1.9), (0x370, 1.8)),  # Latin, combining signs
+    *((0x400, 0.475), (0x530, 0.352), (0x590, 0.44), (0x591, 1.0), (0x5C8, 1.4), (0x600, 0.48)),  # Greek to Hebrew
+    *((0x64B, 0.4), (0x660, 1.35), (0x670, 0.4), (0x672, 1.35), (0x780, 0.4), (0x900, 2.2)),  # Arabic, its vowel signs
+    *(
+        (0xA00, 0.415),
+        (0xA80, 0.62),
+        (0xB00, 0.4),
+        (0xB80, 2.0),
+        (0xC00, 0.35),
+        (0xC80, 0.48),
+        (0xD80, 0.39),
+        (0xE00, 0.68),
+    ),  # India
     *((0xE80, 0.45), (0xF00, 2.0), (0x1000, 1.6), (0x10A0, 0.5), (0x1100, 0.42), (0x1200, 2.0), (0x13A0, 2.6)),
     *((0x1400, 3.2), (0x1780, 3.0), (0x1800, 0.66), (0x1E00, 3.0), (0x1F00, 1.2), (0x2000, 2.0)),
     *((0x2070, 1.15), (0x2300, 1.9), (0x2500, 2.4), (0x2600, 1.75), (0x27C0, 1.9), (0x3000, 2.9)),  # signs
@@ -179,9 +189,11 @@ def _signs_cost(piece: str) -> float:
     if signs == signs[0] * length:
         return 1 + length // 64
     if not signs.strip('{}[]":,'):
-        return _JSON_SIGNS[length] if length < len(_JSON_SIGNS) else length * 0.35
+        return _JSON_SIGNS[length] if length < len(_JSON_SIGNS) else length * (0.35 if length < 16 else 0.6)
     if not signs.strip("{}[]()<>\"'=;:.,/*-_#!|&`\\"):
         return 1.25 if length == 2 else 0.2 + length * 0.56
+    if min(signs) < " " or max(signs) == "\x7f":
+        return float(length)  # control characters are tokens of their own
     return 1.6 if length == 2 else 0.3 + length * 0.74
 
 
@@ -190,7 +202,7 @@ def _blanks_cost(piece: str) -> float:
     if not piece.strip(" "):
         return 1 + length // 120
     if piece == piece[0] * length:
-        return 1 + length // 16
+        return 1 + length // (16 if piece[0] < "\x7f" else 7)
     if length >= 200:
         return length * 0.36
     changes = 1 + sum(left != right for left, right in itertools.pairwise(piece))

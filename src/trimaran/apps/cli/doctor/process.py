@@ -28,6 +28,7 @@ from trimaran.errors import ConfigError
 from trimaran.protocol.versions import LATEST_LEGACY, MODERN
 from trimaran.transports.child_environment import child_environment, describe_missing, missing_variables
 from trimaran.transports.sandbox import SandboxedStart, prepare_sandbox, sandbox_environment
+from trimaran.transports.sandbox_filter import inherited_filter
 
 from ..output import in_one_line, safe
 from ..target import Settings, Target
@@ -97,14 +98,14 @@ async def examine_process(report: Report, target: Target, settings: Settings) ->
     if program is None:
         return None
     patience = settings.timeout or 30.0
-    command, cwd = [program, *target.command[1:]], target.cwd
+    command, cwd, seccomp = [program, *target.command[1:]], target.cwd, b""
     if target.sandbox is not None:
         enclosed = _enclose(report, target.sandbox, command, {**target.env, **settings.env}, cwd)
         if enclosed is None:
             return None
-        command, env, cwd = enclosed
+        command, env, cwd, seccomp = enclosed
     try:
-        child = await _Child.start(command, env, cwd)
+        child = await _Child.start(command, env, cwd, seccomp)
     except OSError as error:
         report.fail(
             "start",
@@ -117,7 +118,7 @@ async def examine_process(report: Report, target: Target, settings: Settings) ->
     async with contextlib.aclosing(child):
         greeting = await child.greet(patience)
         if greeting.is_silent and child.has_ended:
-            return await _retry_with_initialize(report, child, command, env, cwd, patience)
+            return await _retry_with_initialize(report, child, command, env, cwd, seccomp, patience)
         if greeting.is_silent:
             _report_mute(report, child, patience)
             return None
@@ -170,10 +171,16 @@ def _enclose(
 
 
 async def _retry_with_initialize(
-    report: Report, first: _Child, command: Sequence[str], env: Mapping[str, str], cwd: str | None, patience: float
+    report: Report,
+    first: _Child,
+    command: Sequence[str],
+    env: Mapping[str, str],
+    cwd: str | None,
+    seccomp: bytes,
+    patience: float,
 ) -> ReachableProcess | None:
     """The child died of `server/discover`, or of itself: start another and begin with `initialize`."""
-    child = await _Child.start(command, env, cwd)
+    child = await _Child.start(command, env, cwd, seccomp)
     async with contextlib.aclosing(child):
         shaken = await child.ask("initialize", hello(), patience)
         if shaken is None:
@@ -304,19 +311,21 @@ class _Child:
         self._readers = [asyncio.create_task(self._read_stdout()), asyncio.create_task(self._read_stderr())]
 
     @classmethod
-    async def start(cls, command: Sequence[str], env: Mapping[str, str], cwd: str | None) -> _Child:
+    async def start(cls, command: Sequence[str], env: Mapping[str, str], cwd: str | None, seccomp: bytes) -> _Child:
         pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=pipe,
-            stdout=pipe,
-            stderr=pipe,
-            env=dict(env),
-            cwd=cwd,
-            limit=_LINE,
-            # A group of its own, so that its children can be ended with it.
-            start_new_session=sys.platform != "win32",
-        )
+        with inherited_filter(command, seccomp) as (words, descriptors):
+            process = await asyncio.create_subprocess_exec(
+                *words,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+                env=dict(env),
+                cwd=cwd,
+                limit=_LINE,
+                # A group of its own, so that its children can be ended with it.
+                start_new_session=sys.platform != "win32",
+                pass_fds=descriptors,
+            )
         return cls(process, frozenset(env))
 
     @property
