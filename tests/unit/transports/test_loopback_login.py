@@ -548,7 +548,7 @@ async def test_what_is_no_page_to_log_in_at_is_neither_shown_nor_opened(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []
-    monkeypatch.setattr(loopback_login, "_open", seen.append)
+    monkeypatch.setattr(loopback_login, "open_in_browser", seen.append)
     login = LoopbackLogin(show=seen.append)
     with pytest.raises(UnsafeUrl):
         await login.browse(url, STATE)
@@ -623,7 +623,7 @@ def test_a_browser_is_opened_only_where_it_could_be_seen(
     monkeypatch.setattr(sys, "platform", platform)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    loopback_login._open(PAGE)
+    loopback_login.open_in_browser(PAGE)
     assert browser.seen.wait(SECONDS if is_seen else 0) is is_seen
 
 
