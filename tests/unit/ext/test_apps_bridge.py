@@ -519,7 +519,7 @@ def test_a_malformed_notification_is_dropped_without_a_word_to_the_view(message:
 
 def test_the_arguments_come_before_the_result_and_both_once() -> None:
     bridge = ready()
-    with pytest.raises(LocalProtocolError, match="follows the arguments"):
+    with pytest.raises(LocalProtocolError, match="send tool_input first"):
         bridge.tool_result({"content": []})
     bridge.tool_input_partial({})
     bridge.tool_input({"city": "Oslo"})
