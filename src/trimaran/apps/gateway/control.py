@@ -75,6 +75,7 @@ class _Flags(msgspec.Struct):
 
 _decode_flags = msgspec.json.Decoder(_Flags).decode
 _decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.encode
 
 
 class SharedRates(Protocol):
@@ -264,13 +265,17 @@ class ServerControl:
 
     # --- before
 
-    async def _admit(self, act: Subject, ctx: Context, method: str, params: Mapping[str, Any]) -> None:
+    async def _admit(self, act: Subject, ctx: Context, method: str, params: dict[str, Any]) -> None:
         """Raise _Stopped unless rules and limits let the call pass."""
         controls, principal = self.controls, ctx.call.principal
         access, audit = controls.access, controls.audit
         arguments = None
-        if audit is not None or (access.rules and access.needs_arguments(principal, act)):
+        is_decisive = bool(access.rules) and access.needs_arguments(principal, act)
+        if audit is not None or is_decisive:
             arguments = _arguments(params)
+        if is_decisive and isinstance(params.get("arguments"), Raw):
+            # What was judged is sent: of a member that stands there twice, a server might read the other one.
+            params["arguments"] = Raw(_encode(arguments))
         decision = access.decide(principal, act, arguments)
         if audit is not None:
             audit.record(decision, arguments, event="decision", caller=caller_name(principal), method=method)
