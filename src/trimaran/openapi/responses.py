@@ -10,10 +10,11 @@ import re
 from http import HTTPStatus
 from typing import Any, Final, cast
 
+import msgspec
 from msgspec import Struct
 
 from trimaran import content
-from trimaran.depth import decode_json
+from trimaran.depth import MAX_ANSWER_MEMBERS, MAX_CONTAINERS, check_depth
 from trimaran.errors import ToolError
 from trimaran.schema import Validator
 from trimaran.types import CallToolResult, Json
@@ -57,8 +58,10 @@ def read_response(operation: Operation, response: ApiResponse, output: Validator
             )
         return CallToolResult.ok([_block(operation, response)])
     try:
-        value = decode_json(response.body)
-    except ValueError as error:
+        # What clients would refuse as a message is not worth its time.
+        check_depth(response.body, max_containers=MAX_CONTAINERS, max_members=MAX_ANSWER_MEMBERS)
+        value = msgspec.json.decode(response.body)
+    except (ValueError, RecursionError) as error:
         raise ToolError(f"{operation.label} answered with broken JSON: {error}") from None
     if output is None:
         return CallToolResult.ok(response.text)
