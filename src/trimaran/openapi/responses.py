@@ -11,11 +11,12 @@ from http import HTTPStatus
 from typing import Any, Final, cast
 from urllib.parse import parse_qsl, urlsplit
 
+import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from trimaran import content
-from trimaran.depth import decode_json
+from trimaran.depth import MAX_ANSWER_MEMBERS, MAX_CONTAINERS, check_depth
 from trimaran.errors import ToolError
 from trimaran.schema import Validator
 from trimaran.types import CallToolResult, Json
@@ -69,8 +70,10 @@ def _result(operation: Operation, response: ApiResponse, output: Validator | Non
             )
         return CallToolResult.ok([_block(operation, response)])
     try:
-        value = decode_json(response.body)
-    except ValueError as error:
+        # What clients would refuse as a message is not worth its time.
+        check_depth(response.body, max_containers=MAX_CONTAINERS, max_members=MAX_ANSWER_MEMBERS)
+        value = msgspec.json.decode(response.body)
+    except (ValueError, RecursionError) as error:
         raise ToolError(f"{operation.label} answered with broken JSON: {error}") from None
     if output is None:
         return CallToolResult.ok(response.text)

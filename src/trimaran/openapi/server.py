@@ -10,6 +10,7 @@ by a credential that is a function.
 
 from __future__ import annotations
 
+import asyncio
 import fnmatch
 import logging
 import os
@@ -24,6 +25,7 @@ from trimaran.schema import Validator
 from trimaran.schema.references import is_too_deep
 from trimaran.server.context import Context
 from trimaran.server.server import Server
+from trimaran.server.threads import LARGE_MESSAGE
 from trimaran.server.tools import compile_generated, meta_of
 from trimaran.types import CallToolResult, Tool
 
@@ -244,7 +246,9 @@ class _OperationTool:
         response = await self._send(request)
         if self._output is None and operation.output_schema is not None:
             self._output = Validator(operation.output_schema)
-        return read_response(operation, response, self._output)
+        if len(response.body) <= LARGE_MESSAGE:
+            return read_response(operation, response, self._output)
+        return await asyncio.to_thread(read_response, operation, response, self._output)
 
 
 def _definition(tool: str, operation: Operation) -> Tool:

@@ -9,7 +9,7 @@ is gone, the retry gets an error and the target's tool is never run a second tim
 
 A parked call has a lifetime (`input_ttl`) and there is a bound on their number: beyond it, the oldest
 one of the caller who has the most makes room. Its result stays for a minute, so a retry
-that is sent twice gets the same answer twice.
+that is sent twice gets the same answer twice; the results that stay are bounded in bytes.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ _TOPIC: Final = "proxy.resume"
 # Callers answer within minutes; a thousand open questions per process are more than any host shows.
 _MOST: Final = 1000
 _KEEP_RESULT: Final = 60.0  # seconds for a retry that is sent twice
+_MOST_KEPT_BYTES: Final = 64 * 1024 * 1024  # of such results; the oldest give way
 _GATHER: Final = 0.005  # seconds in which questions that are asked together arrive
 _REMOTE_WAIT: Final = 10.0  # seconds that another process waits for the owner before it asks again
 
@@ -162,6 +163,13 @@ class ParkedCall(Relayed):
         finally:
             self.waiters -= 1
 
+    @property
+    def result_bytes(self) -> int:
+        """The size of its result, if it has come to one."""
+        task = self.task
+        has_result = task is not None and task.done() and not task.cancelled() and task.exception() is None
+        return len(bytes(task.result())) if task is not None and has_result else 0
+
     def _outcome(self, task: asyncio.Task[Raw]) -> RoundEnd:
         if task.cancelled():
             return RoundEnd(error=(CODE_INTERNAL, "the call was given up: nobody answered its question in time", None))
@@ -184,6 +192,9 @@ class ParkedCalls:
     def __init__(self, *, ttl: float) -> None:
         self._ttl = ttl
         self._calls: dict[str, ParkedCall] = {}
+        self._kept: dict[str, int] = {}
+        """The bytes of each result that stays, oldest first."""
+        self._kept_bytes = 0
         self._fleet: Fleet | None = None
 
     def __len__(self) -> int:
@@ -268,9 +279,21 @@ class ParkedCalls:
             return await parked.wait(seconds)
         finally:
             parked.parked_at = monotonic()
-            if not parked.waiters:
+            if not parked.waiters and parked.id in self._calls:
                 is_over = parked.task is not None and parked.task.done()
                 self._end_after(parked, _KEEP_RESULT if is_over else self._ttl)
+                if is_over:
+                    self._keep(parked)
+
+    def _keep(self, parked: ParkedCall) -> None:
+        """Count a result that stays; older ones give way to it."""
+        if parked.id not in self._kept:
+            self._kept[parked.id] = parked.result_bytes
+            self._kept_bytes += parked.result_bytes
+        while self._kept_bytes > _MOST_KEPT_BYTES:
+            oldest = self._calls[next(iter(self._kept))]
+            self._stop_timer(oldest)
+            self._drop(oldest)
 
     def _end_after(self, parked: ParkedCall, seconds: float) -> None:
         self._stop_timer(parked)
@@ -284,12 +307,14 @@ class ParkedCalls:
 
     def _drop(self, parked: ParkedCall) -> None:
         self._calls.pop(parked.id, None)
+        self._kept_bytes -= self._kept.pop(parked.id, 0)
         if parked.task is not None:
             parked.task.cancel()
 
     async def close(self) -> None:
         """Give up everything that is parked."""
         calls, self._calls = list(self._calls.values()), {}
+        self._kept, self._kept_bytes = {}, 0
         for parked in calls:
             self._stop_timer(parked)
             await _cancel(parked)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,6 +18,7 @@ from pydantic import BaseModel
 
 from trimaran import Client, Context, Server, connect
 from trimaran.errors import ConfigError
+from trimaran.openapi import server as openapi_server
 from trimaran.openapi.requests import ApiRequest
 from trimaran.openapi.responses import ApiResponse
 from trimaran.types import BlobResourceContents, EmbeddedResource, ImageContent
@@ -170,6 +172,33 @@ async def test_an_answer_that_is_not_as_announced_is_an_error_the_model_can_read
         result = await client.call_tool("odd", {"how": how})
         assert result.is_error
         assert message in result.text
+
+
+async def test_a_large_answer_holds_up_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its JSON is read and checked in a thread, and refused unread if no client would take it as a message."""
+    threads: list[bool] = []
+    read = openapi_server.read_response
+
+    def observed(*arguments: Any) -> Any:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return read(*arguments)
+
+    monkeypatch.setattr(openapi_server, "read_response", observed)
+    answers = {"id": b'{"id":1}' + b" " * 300_000, "all": b"[" + b"[]," * 250_000 + b"1]"}
+
+    class Large:
+        async def __aenter__(self) -> None: ...
+
+        async def __aexit__(self, *error: object) -> None: ...
+
+        async def __call__(self, request: ApiRequest) -> ApiResponse:
+            return ApiResponse(200, "application/json", answers[request.path.rpartition("/")[2]])
+
+    server = Server.from_openapi(SPEC, base_url="https://x.example", send=Large())
+    async with client_of(server) as client:
+        assert (await client.call_tool("getPet", {"id": "id"})).data == {"id": 1}
+        assert "more than 200000 arrays and objects" in (await client.call_tool("getPet", {"id": "all"})).text
+    assert threads == [False, False]
 
 
 async def test_an_answer_without_a_body_is_no_error() -> None:

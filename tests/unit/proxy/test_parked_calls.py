@@ -70,6 +70,24 @@ async def test_a_retry_that_is_sent_twice_gets_the_same_answer_twice() -> None:
     assert harbour.finished == 1
 
 
+async def test_results_that_stay_for_a_retry_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand large ones would be kept for a minute, otherwise."""
+    async with fronts(Harbour()) as [front]:
+        first, second = answers(await greet(front)), answers(await greet(front))
+        assert text_of(await greet(front, **first)) == "hello Bo"
+        upstream = front.server.lifespan_state
+        size = upstream._parked._kept_bytes
+        assert size > 0
+        monkeypatch.setattr(parked_calls, "_MOST_KEPT_BYTES", size + size // 2)
+        assert text_of(await greet(front, **second)) == "hello Bo"
+        assert text_of(await greet(front, **second)) == "hello Bo"
+        assert (await greet(front, **first)).json["error"]["data"] == {"kind": "parked_call_lost"}
+        monkeypatch.setattr(parked_calls, "_MOST_KEPT_BYTES", 1)
+        third = answers(await greet(front))
+        assert text_of(await greet(front, **third)) == "hello Bo", "one that is too large is answered all the same"
+        assert (len(upstream._parked), upstream._parked._kept_bytes) == (0, 0)
+
+
 async def test_another_process_of_the_fleet_takes_the_retry(tmp_path: Path) -> None:
     harbour = Harbour()
     keys = {"store": f"sqlite:///{tmp_path / 'fleet.db'}"}

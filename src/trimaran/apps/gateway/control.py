@@ -270,13 +270,17 @@ class ServerControl:
 
     # --- before
 
-    def _admit(self, act: Subject, ctx: Context, method: str, params: Mapping[str, Any]) -> Sequence[_Limit]:
+    def _admit(self, act: Subject, ctx: Context, method: str, params: dict[str, Any]) -> Sequence[_Limit]:
         """The limits to count a call by. Raises _Stopped if a rule stops it."""
         controls, principal = self.controls, ctx.call.principal
         access, audit = controls.access, controls.audit
         arguments = None
-        if audit is not None or (access.rules and access.needs_arguments(principal, act)):
+        is_decisive = bool(access.rules) and access.needs_arguments(principal, act)
+        if audit is not None or is_decisive:
             arguments = _arguments(params)
+        if is_decisive and isinstance(params.get("arguments"), Raw):
+            # What was judged is sent: of a member that stands there twice, a server might read the other one.
+            params["arguments"] = Raw(_encode(arguments))
         decision = access.decide(principal, act, arguments)
         if audit is not None:
             audit.record(

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import msgspec
 
-from trimaran.errors import Error, ProtocolError, Unauthorized
+from trimaran.auth.refusal import Refused
+from trimaran.errors import Error, ProtocolError
 from trimaran.files import read_file
 from trimaran.serve import HttpServer
 from trimaran.server.routes import RouteRequest
@@ -67,7 +68,7 @@ class _NobodyMcp:
     """The authenticator of the endpoint that nobody uses."""
 
     async def authenticate(self, request: object) -> None:
-        raise Unauthorized("this is the inspector, not an MCP server")
+        raise Refused("invalid_credentials", "this is the inspector, not an MCP server")
 
 
 @final

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
-from tests.support.faults import ask, modern, modern_http
+from tests.support.faults import ask, call, http, modern, modern_headers, modern_http
 
 from trimaran import Server, connect
 from trimaran.apps.gateway.metrics import Metrics
@@ -93,6 +93,26 @@ async def test_an_answer_that_is_sent_again_is_another_call_for_its_limit() -> N
         replies = [await captain(requestState=asked["requestState"], inputResponses=answers) for _ in range(4)]
         assert ["result" in reply for reply in replies] == [True, True, False, False]
         assert replies[-1]["error"]["data"]["kind"] == "rate_limited"
+
+
+async def test_a_server_gets_the_arguments_that_were_judged() -> None:
+    """Servers differ in which of two members of one name they read. Where a rule is about it, they get one."""
+    seen: list[bytes] = []
+
+    class Exact:
+        def list_tools(self, cursor: Any, ctx: Any) -> list[dict[str, Any]]:
+            return [{"name": "sail", "inputSchema": {"type": "object"}}]
+
+        def call_tool(self, name: str, arguments: Any, ctx: Any) -> str:
+            seen.append(bytes(ctx.call.params.arguments))
+            return name
+
+    rules = '[permissions]\ndeny = ["mcp__exact__sail(boat=Titanic)"]\n'
+    message = json.dumps(call("exact_sail", {"boat": "Titanic", "x": "Ida"})).replace('"x"', '"boat"').encode()
+    async with HttpServer(Server("exact", version="1", callbacks=Exact()), port=0) as target:
+        async with gateway_of(remote("exact", target.url) + rules) as gateway:
+            reply = await ask(gateway.http.port, http(message, modern_headers(call("exact_sail"))))
+    assert (reply.status, seen) == (200, [b'{"boat":"Ida"}'])
 
 
 async def test_the_audit_log_has_a_line_for_every_decision_and_every_call(tmp_path: Path) -> None:
