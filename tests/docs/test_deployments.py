@@ -111,6 +111,7 @@ def test_the_unit_starts_reloads_and_stops_a_gateway(tmp_path: Path, started: li
     unit.optionxform = str  # pyright: ignore[reportAttributeAccessIssue]
     unit.read_string(block("ini", "ExecStart"))
     service = unit["Service"]
+    assert service["Environment"] == f"HOME={service['WorkingDirectory']}", "npx and uvx write there; / is read-only"
     gateway = Gateway(shlex.split(service["ExecStart"]), tmp_path, {})
     started.append(gateway)
     assert gateway.get("/readyz")[0] == 200
@@ -126,9 +127,10 @@ def test_the_unit_starts_reloads_and_stops_a_gateway(tmp_path: Path, started: li
 def test_the_services_of_the_compose_file_share_a_redis(tmp_path: Path, started: list[Gateway]) -> None:
     services = yaml.safe_load(block("yaml", "depends_on"))["services"]
     assert services["gateway"]["depends_on"] == ["redis"]
-    shell, flag, script = shlex.split(services["gateway"]["command"])
+    shell, flag, script = services["gateway"]["command"]
     assert (shell, flag) == ("sh", "-c")
-    install, run = script.split("&&")
+    assert "\n" not in script, "a shell ends the command there"
+    install, run = script.split("&& exec ")  # without exec a signal would reach the shell only
     (requirement,) = [word for word in shlex.split(install) if word.startswith("trimaran")]
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert set(re.findall(r"\w+", requirement)[1:]) <= extras.keys()
@@ -153,11 +155,11 @@ def test_the_manifest_starts_a_gateway_that_its_probes_find(tmp_path: Path, star
     (container,) = pod["spec"]["containers"]
     assert deployment["spec"]["selector"]["matchLabels"] == pod["metadata"]["labels"] == service["spec"]["selector"]
     (mount,) = container["volumeMounts"]
-    assert container["args"][2].startswith(mount["mountPath"] + "/")
+    assert container["command"][2].startswith(mount["mountPath"] + "/")
     assert [volume["name"] for volume in pod["spec"]["volumes"]] == [mount["name"]]
     (port,) = [port["containerPort"] for port in container["ports"]]
     assert service["spec"]["ports"][0]["targetPort"] == port
-    gateway = Gateway(container["args"], tmp_path, {})
+    gateway = Gateway(container["command"], tmp_path, {})
     started.append(gateway)
     for probe in ("livenessProbe", "readinessProbe"):
         assert container[probe]["httpGet"]["port"] == port

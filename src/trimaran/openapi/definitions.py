@@ -2,13 +2,14 @@
 
 A definition is converted once and shared by every tool that refers to it, however many those are. Definitions are added
 level by level, in the order in which references lead to them, as long as the schema stays within its limit. The last
-level that does not fit is left out: the references to it, in the level above, become no more than a type.
+level that does not fit is left out: the references to it, in the level above, become no more than a type. Some documents
+have no references, but everything in its place, over and over: there the lowest levels of nesting are left out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
@@ -19,6 +20,8 @@ __all__ = ["ArgumentSource", "SchemaWriter"]
 
 _OUTPUT_SHARE: Final = 6
 """Schemas of results have a sixth of the bytes: a result shows itself, arguments have to be guessed."""
+_MAX_DEPTH: Final = 8  # levels of nesting that are tried for a schema without references; few have more
+_STRUCTURE: Final = frozenset(("properties", "required", "additionalProperties", "anyOf", "allOf", "minProperties"))
 _PUNCTUATION: Final = 4  # bytes around the name of a definition
 
 
@@ -96,7 +99,7 @@ class _Definitions:
         """The schema that `build` makes, whole or cut, with all the definitions that fit."""
         root = build(False)
         if not root.references:
-            return root.schema
+            return self._shallow_enough(root)
         included: dict[str, Part] = {}
         level: tuple[str, ...] = ()
         below = root.references
@@ -118,8 +121,19 @@ class _Definitions:
         elif level:
             included.update((reference, self._definition(reference, is_cut=True)) for reference in level)
         else:
-            root = build(True)
+            return self._shallow_enough(build(True))
         return self._whole(root, included)
+
+    def _shallow_enough(self, root: Part) -> Schema:
+        """A schema without references, as deep as it may be large. What stands at its first level always stays."""
+        if root.size <= self._most_bytes:
+            return root.schema
+        schema = root.schema
+        for depth in range(_MAX_DEPTH, 0, -1):
+            schema = _cut_below(root.schema, depth)
+            if len(msgspec.json.encode(schema)) <= self._most_bytes:
+                break
+        return schema
 
     def _whole(self, root: Part, included: dict[str, Part]) -> Schema:
         """The root with its definitions, made finite.
@@ -151,6 +165,23 @@ class _Definitions:
             part = self.converter.convert(self.converter.node(reference), is_cut=is_cut)
             self._parts[reference, is_cut] = part
         return part
+
+
+def _cut_below(schema: Schema, depth: int) -> Schema:
+    """The schema with no more than types below `depth` levels."""
+    cut: Schema = {}
+    for key, value in schema.items():
+        if key == "items":
+            cut[key] = _cut_below(value, depth - 1) if depth else {}
+        elif key == "properties" and depth:
+            cut[key] = {name: _cut_below(member, depth - 1) for name, member in value.items()}
+        elif key in ("anyOf", "allOf") and depth:
+            cut[key] = [_cut_below(member, depth) for member in value]
+        elif key == "additionalProperties" and isinstance(value, dict) and depth:
+            cut[key] = _cut_below(cast("Schema", value), depth - 1)
+        elif depth or key not in _STRUCTURE:
+            cut[key] = value
+    return cut
 
 
 def _is_recursive(reference: str, parts: Mapping[str, Part]) -> bool:

@@ -34,8 +34,8 @@ __all__ = [
 ]
 
 METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
-MAX_BYTES: Final = 64 * 1024 * 1024
-"""The largest public documents (Microsoft Graph, AWS EC2) have 10 to 40 MB."""
+MAX_BYTES: Final = 128 * 1024 * 1024
+"""The largest public documents (Microsoft Graph, AWS EC2) have 10 to 40 MB; GitHub's, without references, 73."""
 _MAX_HOPS: Final = 20  # references in a row; honest documents have two or three
 _SWAGGER_STYLES: Final = {"csv": ("form", False), "multi": ("form", True), "ssv": ("spaceDelimited", False)}
 

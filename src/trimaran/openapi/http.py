@@ -72,6 +72,10 @@ class HttpSend:
                 response = await follow_redirects(self._send, request, self._base_url)
         except TimeoutError:
             raise ToolError(f"the API did not answer within {self._timeout:g} s") from None
+        except aiohttp.ClientResponseError as error:
+            raise ToolError(
+                f"the API at {urlsplit(self._base_url).netloc} sent no valid answer: {error.message}"
+            ) from None
         except (aiohttp.ClientError, OSError) as error:
             self._outage.failed(f"the API at {urlsplit(self._base_url).netloc} cannot be reached: {error}")
             raise ToolError("the API cannot be reached at the moment") from None

@@ -111,6 +111,8 @@ class Operation(Struct, frozen=True):
     """A request without a single field has a body, too."""
     security: list[list[str]]
     """The schemes that a request needs: one of these lists, all of it."""
+    credentials: list[tuple[str, str]]
+    """Required parameters that are credentials, by place and name: some documents have them beside `security`."""
     statuses: dict[str, str]
     """What the document says about each status."""
 
@@ -148,10 +150,13 @@ def compile_operation(
     media_type = compiler.add_body() if raw.body else None
     security = raw.content.get("security", document.security)
     responses = document.responses(raw)
-    stated = as_text(raw.content.get("operationId")) or raw.method + raw.path
+    stated = short = as_text(raw.content.get("operationId")) or raw.method + raw.path
+    if stated.endswith(f"_{raw.method}"):
+        short = stated.removesuffix(re.sub(r"\W", "_", raw.path) + f"_{raw.method}") or stated
+    name = _name_of(stated)
     return Operation(
-        name=_name_of(stated),
-        short_name=_name_of(stated.removesuffix(re.sub(r"\W", "_", raw.path) + f"_{raw.method}") or stated),
+        name=name,
+        short_name=name if short is stated else _name_of(short),
         method=raw.method,
         path=raw.path,
         title=shorten(as_text(raw.content.get("summary")), 120) or None,
@@ -165,6 +170,7 @@ def compile_operation(
         media_type=media_type,
         needs_body=as_map(raw.body).get("required") is True,
         security=[[str(name) for name in as_map(entry)] for entry in as_list(security)],
+        credentials=compiler.credentials,
         statuses={status: shorten(as_text(entry.get("description")), 200) for status, entry in responses.items()},
     )
 
@@ -176,6 +182,7 @@ class _Compiler:
         self._writer = writer
         self.placements: dict[str, Placement] = {}
         self.constants: list[tuple[Placement, Any]] = []
+        self.credentials: list[tuple[str, str]] = []
         self._arguments: dict[str, ArgumentSource] = {}
         self._required: list[str] = []
         self._numbers: dict[str, itertools.count[int]] = {}
@@ -185,6 +192,8 @@ class _Compiler:
         if not name or place not in _STYLES or (place, name.lower()) in _RESERVED:
             return
         if (place, name) in self._document.credential_places or self._is_credential(parameter):
+            if parameter.get("required") is True:
+                self.credentials.append((place, name))
             return
         media_type, media = next(iter(as_map(parameter.get("content")).items()), ("", None))
         schema = self._not_null(as_map(media).get("schema") if media is not None else parameter.get("schema", {}))
@@ -245,7 +254,8 @@ class _Compiler:
                 text=text,
             )
             return media_type
-        required = as_list(shape.get("required")) if is_required else []
+        # Most documents do not say whether the body itself is required, and mean that it is (all of Twilio's).
+        required = as_list(shape.get("required")) if body.get("required") is not False else []
         for name, member in as_map(shape.get("properties")).items():
             target = as_map(self._document.resolve(member))
             if target.get("readOnly") is not True:

@@ -48,7 +48,10 @@ class ApiRequest(Struct):
         return {**self.headers, "cookie": pairs} if pairs else self.headers
 
     def url(self, base: str) -> str:
-        return base.rstrip("/") + self.path + ("?" + "&".join(self.query) if self.query else "")
+        # Documents tell operations of one path apart by a fragment (AWS, Box), or by a query of their own (S3).
+        path = self.path.partition("#")[0]
+        mark = "&" if "?" in path else "?"
+        return base.rstrip("/") + path + (mark + "&".join(self.query) if self.query else "")
 
 
 def build_request(operation: Operation, arguments: Mapping[str, Any]) -> ApiRequest:

@@ -75,36 +75,57 @@ class ApiCredentials:
         Raises:
             ToolError: it needs some that nobody gave.
         """
+        names = self._choose(operation)
+        for name in names:
+            await self._add(name, request, ctx)
+        for place, key in operation.credentials:
+            owner = next((name for name in self._secrets if self._place_of(name) == (place, key)), None)
+            if owner is None and names:
+                owner = names[0]  # the same token once more
+            elif owner in names:
+                continue
+            if owner is not None:
+                _write(request, place, key, await self._secret(owner, ctx))
+
+    def _choose(self, operation: Operation) -> list[str]:
+        """The schemes to use: the first alternative whose secrets are all here."""
         alternatives = operation.security or self._needed_everywhere
-        if not alternatives:
-            return
         for names in alternatives:
             if names and all(name in self._secrets for name in names):
-                for name in names:
-                    await self._add(name, request, ctx)
-                return
-        if [] in alternatives:
-            return
+                return names
+        if not alternatives or [] in alternatives:
+            return []
         schemes = " or ".join(" and ".join(names) for names in alternatives)
         raise ToolError(
             f"{operation.label} needs credentials ({schemes}), and the server has none. Its operator sets auth=."
         )
 
-    async def _add(self, name: str, request: ApiRequest, ctx: Context) -> None:
-        secret = self._secrets[name]
-        if not isinstance(secret, str):
-            answer = secret(ctx)
-            secret = await answer if inspect.isawaitable(answer) else answer
+    def _place_of(self, name: str) -> tuple[str, str]:
         scheme = as_map(self._schemes.get(name))
-        kind, place = scheme.get("type"), scheme.get("in")
-        key = as_text(scheme.get("name"))
-        if kind == "apiKey" and place == "query":
-            request.query.append(f"{quote(key, safe='')}={quote(secret, safe='')}")
-        elif kind == "apiKey" and place == "cookie":
-            request.cookies[key] = secret
-        elif kind == "apiKey":
-            request.headers[key.lower()] = secret
-        elif kind == "basic" or as_text(scheme.get("scheme")).lower() == "basic":
+        return as_text(scheme.get("in")), as_text(scheme.get("name"))
+
+    async def _secret(self, name: str, ctx: Context) -> str:
+        secret = self._secrets[name]
+        if isinstance(secret, str):
+            return secret
+        answer = secret(ctx)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    async def _add(self, name: str, request: ApiRequest, ctx: Context) -> None:
+        secret = await self._secret(name, ctx)
+        scheme = as_map(self._schemes.get(name))
+        if scheme.get("type") == "apiKey":
+            _write(request, *self._place_of(name), secret)
+        elif scheme.get("type") == "basic" or as_text(scheme.get("scheme")).lower() == "basic":
             request.headers["authorization"] = "Basic " + base64.b64encode(secret.encode()).decode()
         else:
             request.headers["authorization"] = f"Bearer {secret}"
+
+
+def _write(request: ApiRequest, place: str, key: str, secret: str) -> None:
+    if place == "query":
+        request.query.append(f"{quote(key, safe='')}={quote(secret, safe='')}")
+    elif place == "cookie":
+        request.cookies[key] = secret
+    else:
+        request.headers[key.lower()] = secret

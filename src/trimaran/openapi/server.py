@@ -75,7 +75,7 @@ class OpenApiOptions(TypedDict, total=False):
     timeout: float
     """Seconds for one request."""
     schema_bytes: int
-    """Of one schema; a larger one is cut at a lower level of references."""
+    """Of one schema; a larger one is cut at a lower level of references, or of nesting."""
     response_bytes: int
     """Of one answer; a larger one is refused."""
     name: str | None

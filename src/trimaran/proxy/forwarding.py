@@ -283,7 +283,7 @@ async def forward(client: Client, call: IncomingCall, params: dict[str, Any], na
     if asks_for_input and isinstance(voice, ModernVoice):
         _end_round(raw, call, voice, target)
         return None
-    return read_result(raw, call, client)
+    return read_result(raw, call, client, target)
 
 
 async def send_round(
@@ -352,7 +352,7 @@ def _is_missing(error: CallError) -> bool:
     return error.code == CODE_INVALID_PARAMS and "uri" in (as_object(error.data) or {})
 
 
-def read_result(raw: Raw, call: IncomingCall, client: Client) -> Any:
+def read_result(raw: Raw, call: IncomingCall, client: Client, target: str) -> Any:
     """The target's result, for this caller: as it is where both write it alike."""
     if call.method != "tools/call":
         return raw
@@ -362,7 +362,7 @@ def read_result(raw: Raw, call: IncomingCall, client: Client) -> Any:
     try:
         result = _decode_tool(raw)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise malformed(client_name(client), "a malformed tool result") from None
+        raise malformed(target, "a malformed tool result") from None
     meta = {key: value for key, value in (result.meta or {}).items() if not key.startswith("io.modelcontextprotocol/")}
     return CallToolResult(
         content=result.content,
@@ -370,11 +370,6 @@ def read_result(raw: Raw, call: IncomingCall, client: Client) -> Any:
         is_error=bool(result.is_error),
         meta=meta or None,
     )
-
-
-def client_name(client: Client) -> str:
-    info = client.server_info
-    return "the server" if info is None else repr(info.name)
 
 
 def malformed(target: str, content: str) -> ProtocolError:

@@ -116,7 +116,7 @@ async def forward_task(
     if id is not None:
         following.result = await following.or_cancel(id, following.wait(id, voice), voice)
     assert following.result is not None
-    return read_result(following.result, call, client())
+    return read_result(following.result, call, client(), target)
 
 
 def _keep(id: str) -> str:

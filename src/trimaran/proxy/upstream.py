@@ -425,7 +425,8 @@ class Upstream:
 
         if hasattr(voice, "detach") and _task_support(client) is not None:
             return await forward_task(current, ctx, params, name, self.name)
-        return read_result(await wait_for_task(current, call, params, name, self.name), call, client)
+        raw = await wait_for_task(current, call, params, name, self.name)
+        return read_result(raw, call, client, self.name)
 
     def _connected(self) -> Client:
         client = self._client
@@ -472,7 +473,7 @@ class Upstream:
         if end.questions is not None:
             voice.end_round(call.exchange, end.questions, {_STEP: id})
             return None
-        return read_result(Raw(end.result or b"{}"), call, client)
+        return read_result(Raw(end.result or b"{}"), call, client, self.name)
 
     def _raise_log_level(self, client: Client, call: IncomingCall) -> None:
         """An older target has one level for all: the least severe that a caller wants to hear."""

@@ -54,6 +54,22 @@ def test_a_large_schema_is_cut_at_a_lower_level() -> None:
     assert cut["$defs"]["B"]["properties"]["c"] == {"type": "object"}
 
 
+@pytest.mark.parametrize("is_output", [False, True])
+def test_a_large_schema_without_references_is_cut_at_a_lower_level(is_output: bool) -> None:
+    """Some documents are dereferenced before they are published: api.github.com.deref.json."""
+    leaf = {"type": "string", "enum": ["x" * 90, "y" * 90]}
+    deep = thing(a=thing(b={"type": "array", "items": thing(c=thing(d=leaf, e=leaf, f=leaf), required=("c",))}))
+    deep["properties"]["a"]["additionalProperties"] = False
+    most = 300 if not is_output else 120 * 6
+    cut = write(deep, is_output=is_output, most=most)
+    assert len(msgspec.json.encode(cut)) <= 300
+    inner = cut["properties"]["a"]["properties"]["b"]["items"]
+    assert inner["type"] == "object"
+    assert Validator(cut).is_valid({"a": {"b": [{"c": {"d": "x" * 90}}]}})
+    assert not Validator(cut).is_valid({"a": {"b": [1]}})
+    assert not lint([{"name": "t", "description": "", "inputSchema": cut}], "gemini")
+
+
 def test_an_array_that_is_cut_says_that_it_has_items() -> None:
     """OpenAI refuses an array without items."""
     schema = write(thing(list=ref("List")), most=100)

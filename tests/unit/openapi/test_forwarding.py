@@ -128,3 +128,18 @@ async def test_a_document_without_schemes_takes_a_secret_as_a_bearer_token() -> 
 def test_headers_that_cannot_be_passed_on_are_refused(names: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         Server.from_openapi(spec(), send=Api(), forward_headers=names)
+
+
+async def test_a_required_parameter_that_is_a_credential_is_filled_in() -> None:
+    """Slack's document has the token beside its scheme, Trello's two keys of which it says that one is enough."""
+    token = {"name": "token", "in": "header", "required": True, "description": "Authentication token.", "schema": {}}
+    keys: dict[str, Any] = {name: {"type": "apiKey", "in": "header", "name": f"X-{name}"} for name in ("One", "Two")}
+    slack = spec(schemes={"login": {"type": "oauth2", "flows": {}}}, security=[{"login": []}])
+    slack["paths"]["/look"]["get"]["parameters"] = [token]
+    _, headers = await call(slack, auth="secret")
+    assert (headers["authorization"], headers["token"]) == ("Bearer secret", "secret")
+    trello = spec(schemes=keys, security=[{"One": []}, {"Two": []}])
+    parameters = [{"name": f"X-{name}", "in": "header", "required": True, "schema": {}} for name in keys]
+    trello["paths"]["/look"]["get"]["parameters"] = parameters
+    _, headers = await call(trello, auth={"One": "first", "Two": "second"})
+    assert (headers["x-one"], headers["x-two"]) == ("first", "second")

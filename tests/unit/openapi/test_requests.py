@@ -221,6 +221,29 @@ def test_a_required_body_is_sent_even_if_it_is_empty() -> None:
     assert build_request(form("application/json", {"a": {"type": "string"}}), {}).body is None
 
 
+def test_required_members_are_required_unless_the_body_is_said_to_be_optional() -> None:
+    media = {"application/json": {"schema": {"type": "object", "properties": {"a": {}}, "required": ["a"]}}}
+
+    def required(**body: Any) -> Any:
+        return compiled(method="post", requestBody={"content": media, **body}).input_schema.get("required")
+
+    assert required(required=True) == required() == ["a"]
+    assert required(required=False) is None
+
+
+@pytest.mark.parametrize(
+    ("path", "url"),
+    [
+        ("/#Action=Describe", "https://a.example/v1/?color=red"),  # AWS
+        ("/x/schema#update", "https://a.example/v1/x/schema?color=red"),  # Box
+        ("/x?acl", "https://a.example/v1/x?acl&color=red"),  # S3
+    ],
+)
+def test_what_only_tells_operations_apart_is_not_sent(path: str, url: str) -> None:
+    operation = compiled(path, parameters=[parameter("query")])
+    assert build_request(operation, {"color": "red"}).url("https://a.example/v1/") == url
+
+
 def test_a_form_without_fields_is_no_argument() -> None:
     """Stripe's document has one at every GET."""
     assert form("application/x-www-form-urlencoded", {}).placements == {}

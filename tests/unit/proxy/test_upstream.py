@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -281,3 +282,15 @@ async def test_whoever_runs_a_proxy_hears_that_callers_need_connections_of_their
                 await soon(one.call_tool("greet"))
         other.cancel()
     assert len([text for text in caplog.messages if 'connections = "caller"' in text]) == 1
+
+
+async def test_a_malformed_result_names_the_target_as_the_proxy_knows_it() -> None:
+    script = Path(__file__).parents[2] / "support" / "odd_server.py"
+    outer = Server("outer", version="1")
+    outer.mount([sys.executable, str(script), json.dumps({"tools/call": {"content": "wrong"}})], prefix="far")
+    async with connect(outer) as client:
+        await until(client.list_tools_all, "the tools are there")
+        with pytest.raises(CallError, match="sent a malformed tool result") as caught:
+            await client.call_tool("far_add", {"a": 1})
+    await outer.stop()
+    assert caught.value.data == {"upstream": "odd", "kind": "protocol"}
