@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -18,6 +19,8 @@ from tests.unit.apps.inspector.test_interface import boats
 from trimaran import connect
 from trimaran.apps.cli import commands
 from trimaran.apps.inspector.mock import load_mock
+from trimaran.apps.inspector.pytest_files import write_tests
+from trimaran.apps.inspector.recording import RecordedCall, RecordedServer, RecordedSession
 from trimaran.apps.inspector.saved_calls import read_calls, write_calls
 from trimaran.serve import HttpServer
 
@@ -96,6 +99,21 @@ async def test_two_recordings_are_compared_by_what_came() -> None:
         difference = await bench.post("/api/recordings/compare", {"a": ids[0], "b": ids[1]})
         assert not difference["same"]
         assert [call["same"] for call in difference["calls"]] == [False, True, False]
+
+
+def test_tests_cover_every_server_that_was_called() -> None:
+    servers = [
+        RecordedServer(id="a", name="boats", target="http://127.0.0.1:9/mcp"),
+        RecordedServer(id="b", name="boats", target="sh -c 'exec boats --all'"),
+        RecordedServer(id="c", name="quiet", target="quiet"),
+    ]
+    calls = [RecordedCall(server=id, kind="tool", name="add", state="ok", result={"content": []}) for id in "aab"]
+    text = write_tests(RecordedSession(name="two ports", servers=servers, calls=calls))
+    functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+    assert [function.name for function in functions] == ["test_add_boats_1", "test_add_boats_1_2", "test_add_boats_2"]
+    assert "TARGET_BOATS_1 = os.environ.get(\"MCP_TARGET_BOATS_1\") or 'http://127.0.0.1:9/mcp'" in text
+    assert "['sh', '-c', 'exec boats --all']" in text
+    assert "quiet" not in text
 
 
 async def test_what_is_kept_so_far_says_since_when() -> None:
