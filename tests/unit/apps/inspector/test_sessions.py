@@ -85,6 +85,12 @@ async def test_recordings_that_are_none_are_refused() -> None:
     async with open_bench() as bench:
         await bench.call("POST", "/api/recordings/import", {"log": 1}, status=400)
         await bench.call("GET", "/api/recordings/none/export", status=404)
+        message = {"seq": 1, "at": 0.0, "server": "a", "direction": "in", "kind": "response", "size": 1}
+        call = {"server": "a", "kind": "tool", "name": "add", "state": "ok"}
+        for strange in ({"at": 1e300}, {"at": -1.0}, {"direction": "sideways"}, {"size": -1}, {"kind": "x"}):
+            parts = {"calls": [{**call, **strange}]} if "kind" in strange else {"messages": [{**message, **strange}]}
+            body = {"trimaranRecording": 1, "messages": [message], "calls": [call], **parts}
+            await bench.call("POST", "/api/recordings/import", body, status=400)
 
 
 async def test_two_recordings_are_compared_by_what_came() -> None:
