@@ -27,7 +27,7 @@ _TESTED: Final = ("ok", "tool-error", "invalid")
 
 def write_tests(session: RecordedSession, server: str | None = None) -> str:
     """The test file for one server of a recording, or for all that were called."""
-    called = [one for one in session.servers if any(call.state in _TESTED for call in session.calls_of(one))]
+    called = [tested for tested in session.servers if any(call.state in _TESTED for call in session.calls_of(tested))]
     chosen = [session.server(server)] if server is not None or not called else called
     suffixes = [""] if len(chosen) == 1 else _suffixes(chosen)
     head = _HEAD.format(
@@ -38,8 +38,8 @@ def write_tests(session: RecordedSession, server: str | None = None) -> str:
     )
     parts = [head]
     names: dict[str, int] = {}
-    for one, suffix in zip(chosen, suffixes, strict=True):
-        for call in session.calls_of(one):
+    for tested, suffix in zip(chosen, suffixes, strict=True):
+        for call in session.calls_of(tested):
             if call.state not in _TESTED:
                 continue
             name = identifier(call.name) + suffix.lower()
