@@ -5,7 +5,7 @@ import { ApiError, getText, post } from "../api/http";
 import { asList, asObject, asText, isObject } from "../api/json";
 import type { CallDetail, CallRow, Json, JsonObject, Violation } from "../api/types";
 import { link } from "../state/route";
-import { callDetails, callLogs, callProgress, calls, catalogOf, loadCall, questions, type Lines, type LogEntry } from "../state/store";
+import { callDetails, callLogs, callProgress, calls, catalogOf, loadCall, questions, servers, type Lines, type LogEntry } from "../state/store";
 import { bytes, count, duration, plural, time } from "../ui/format";
 import { Action, Badge, CallBadge, complain, copy, Disclosure, Elapsed, Empty, FailureBox, isRunning, Tabs } from "../ui/parts";
 import { TheirBlock, Theirs } from "../ui/text";
@@ -80,7 +80,7 @@ function CallHead({ row, detail, reuse }: { row: CallRow; detail?: CallDetail; r
         {reuse && detail && <button type="button" class="small ghost" onClick={() => reuse(detail.arguments)}>Use these arguments</button>}
         <label class="visually-hidden" for={`copy-${row.id}`}>Copy this call as</label>
         <select id={`copy-${row.id}`} class="small" value="" onChange={(event) => { const kind = event.currentTarget.value; event.currentTarget.value = ""; if (kind) void copyAs(kind).catch(complain); }}>
-          <option value="">Copy as …</option><option value="curl">curl</option><option value="python">Python</option><option value="pytest">pytest test</option><option value="json">JSON</option>
+          <option value="">Copy as …</option>{servers.value.find((server) => server.id === row.server)?.transport !== "stdio" && <option value="curl">curl</option>}<option value="python">Python</option><option value="pytest">pytest test</option><option value="json">JSON</option>
         </select>
         <a class="button small ghost" href={link(["wire"], { call: row.id })}>On the wire</a>
         <button type="button" class="small ghost" onClick={() => void copy(`${location.origin}/${link(["calls", row.id])}`, "Link copied")}>Link</button>

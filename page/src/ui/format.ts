@@ -2,8 +2,10 @@
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 });
 const shortClock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
-export const time = (at: number): string => clock.format(at);
-export const shortTime = (at: number): string => shortClock.format(at);
+// Times come from recordings of strangers, too, and a date that is none throws.
+const isMoment = (at: number): boolean => Math.abs(at) <= 8.64e15;
+export const time = (at: number): string => (isMoment(at) ? clock.format(at) : "?");
+export const shortTime = (at: number): string => (isMoment(at) ? shortClock.format(at) : "?");
 
 export function duration(ms: number | undefined): string {
   if (ms === undefined) return "";

@@ -70,7 +70,7 @@ function RecordingCard({ recording }: { recording: Recording }): JSX.Element {
       <p class="row wrap">
         {recording.state === "recording" && <Action kind="small primary" run={() => post(`${base}/stop`)}>Stop</Action>}
         <Action kind="small" run={async () => save(`${fileName(recording)}.json`, await getText(`${base}/export`))}>Export</Action>
-        <Action kind="small" run={async () => { const server = await post<Server>(`${base}/mock`); say("A mock server answers as recorded"); go(["s", server.id]); }}>Mock server</Action>
+        <Action kind="small" run={async () => { const mocks = await Promise.all(recording.servers.map((server) => post<Server>(`${base}/mock`, { server }))); say(mocks.length === 1 ? "A mock server answers as recorded" : `${mocks.length} mock servers answer as recorded`); go(mocks.length === 1 ? ["s", mocks[0]!.id] : ["servers"]); }}>Mock server</Action>
         <Action kind="small" run={async () => save(`test_${fileName(recording).replace(/\W/g, "_")}.py`, await getText(`${base}/pytest`), "text/x-python")}>pytest file</Action>
         <Action kind="small" run={async () => save("calls.toml", await getText(`${base}/calls.toml`), "application/toml")}>calls.toml</Action>
         <Action kind="small ghost" run={() => request("DELETE", base)}>Delete</Action>

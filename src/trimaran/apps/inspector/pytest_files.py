@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any, Final
 
 from .copying import assertions, call_expression, identifier, python_of
-from .recording import RecordedCall, RecordedSession
+from .recording import RecordedCall, RecordedServer, RecordedSession
 
 __all__ = ["write_tests"]
 
 _HEAD: Final = '''"""{name}: made by `trimaran inspect` of a recorded session.
 
-Run it against the recorded target, or another: MCP_TARGET=http://127.0.0.1:9090/mcp pytest {file}
+Run it against the recorded target, or another: {variable}=http://127.0.0.1:9090/mcp pytest {file}
 """
 
 import asyncio
@@ -19,35 +20,58 @@ import os
 
 from trimaran import connect
 
-TARGET = os.environ.get("MCP_TARGET") or {target}
+{targets}
 '''
+_TESTED: Final = ("ok", "tool-error", "invalid")
 
 
 def write_tests(session: RecordedSession, server: str | None = None) -> str:
-    """The test file for one server of a recording."""
-    chosen = session.server(server)
-    target = chosen.target or chosen.name
+    """The test file for one server of a recording, or for all that were called."""
+    called = [tested for tested in session.servers if any(call.state in _TESTED for call in session.calls_of(tested))]
+    chosen = [session.server(server)] if server is not None or not called else called
+    suffixes = [""] if len(chosen) == 1 else _suffixes(chosen)
     head = _HEAD.format(
-        name=_plain(session.name or chosen.name),
-        file=f"test_{identifier(chosen.name)}.py",
-        target=repr(target) if "://" in target else python_of(target.split()),
+        name=_plain(session.name or chosen[0].name),
+        variable=f"MCP_TARGET{suffixes[0]}",
+        file=f"test_{identifier(chosen[0].name if len(chosen) == 1 else session.name)}.py",
+        targets="\n".join(_target(*pair) for pair in zip(chosen, suffixes, strict=True)),
     )
     parts = [head]
     names: dict[str, int] = {}
-    for call in session.calls_of(chosen):
-        if call.state not in ("ok", "tool-error", "invalid"):
-            continue
-        name = identifier(call.name)
-        names[name] = names.get(name, 0) + 1
-        parts.append(_test(call, name if names[name] == 1 else f"{name}_{names[name]}"))
+    for tested, suffix in zip(chosen, suffixes, strict=True):
+        for call in session.calls_of(tested):
+            if call.state not in _TESTED:
+                continue
+            name = identifier(call.name) + suffix.lower()
+            names[name] = names.get(name, 0) + 1
+            parts.append(_test(call, name if names[name] == 1 else f"{name}_{names[name]}", f"TARGET{suffix}"))
     return "\n\n".join(parts)
+
+
+def _suffixes(servers: list[RecordedServer]) -> list[str]:
+    """What tells the targets of several servers apart."""
+    names = [f"_{identifier(server.name)}".upper() for server in servers]
+    return [name if names.count(name) == 1 else f"{name}_{number}" for number, name in enumerate(names, 1)]
+
+
+def _target(server: RecordedServer, suffix: str) -> str:
+    target = server.target or server.name
+    value = repr(target) if "://" in target else python_of(_words(target))
+    return f'TARGET{suffix} = os.environ.get("MCP_TARGET{suffix}") or {value}'
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:  # a quote without its end, which some program was content with
+        return command.split()
 
 
 def _plain(text: str) -> str:
     return "".join(char for char in text if char.isprintable() and char not in '\\"')[:100]
 
 
-def _test(call: RecordedCall, name: str) -> str:
+def _test(call: RecordedCall, name: str, target: str) -> str:
     options = ""
     lines: list[str] = []
     if call.answers:
@@ -64,7 +88,7 @@ def _test(call: RecordedCall, name: str) -> str:
         [
             *lines,
             "    async def main():",
-            f"        async with connect(TARGET{options}) as client:",
+            f"        async with connect({target}{options}) as client:",
             f"            result = await {call_expression(call.kind, call.name, call.arguments)}",
             *(f"            {line}" for line in checks),
             "",

@@ -20,6 +20,8 @@ from trimaran.testing.cassette import MessageMask
 __all__ = ["FORMAT", "RecordedCall", "RecordedMessage", "RecordedServer", "RecordedSession", "read_recording"]
 
 FORMAT: Final = 1
+_KINDS: Final = ("tool", "resource", "prompt", "request")
+_LAST_MOMENT: Final = 8.64e15  # milliseconds: browsers know no later date
 
 
 class RecordedServer(Struct, kw_only=True, rename="camel", omit_defaults=True):
@@ -139,4 +141,11 @@ def read_recording(data: bytes) -> RecordedSession:
         raise ConfigError(
             f"this is not a recording that this version reads: trimaranRecording must be {FORMAT}, not {session.format}"
         )
+    if not (all(map(_is_sound, session.messages)) and all(call.kind in _KINDS for call in session.calls)):
+        raise ConfigError("this is not a recording of trimaran inspect: a call or message is of no kind that there is")
     return session
+
+
+def _is_sound(message: RecordedMessage) -> bool:
+    """False for what no run could have recorded: pages and programs need not expect it."""
+    return message.direction in ("in", "out") and 0 <= message.at < _LAST_MOMENT and message.size >= 0

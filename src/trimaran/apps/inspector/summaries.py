@@ -114,10 +114,10 @@ def _result(raw: Raw) -> str:
 def _name(result: dict[str, Any]) -> str:
     """What a server calls itself when it is greeted, in either era."""
     meta: Any = result.get("_meta")
-    said: Any = result.get("serverInfo") or (
+    about: Any = result.get("serverInfo") or (
         isinstance(meta, dict) and cast("dict[str, Any]", meta).get(KEY_SERVER_INFO)
     )
-    info = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
+    info = cast("dict[str, Any]", about) if isinstance(about, dict) else {}
     return " ".join(str(info[key]) for key in ("name", "version") if key in info)
 
 

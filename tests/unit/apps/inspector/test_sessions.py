@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -18,6 +19,8 @@ from tests.unit.apps.inspector.test_interface import boats
 from trimaran import connect
 from trimaran.apps.cli import commands
 from trimaran.apps.inspector.mock import load_mock
+from trimaran.apps.inspector.pytest_files import write_tests
+from trimaran.apps.inspector.recording import RecordedCall, RecordedServer, RecordedSession
 from trimaran.apps.inspector.saved_calls import read_calls, write_calls
 from trimaran.serve import HttpServer
 
@@ -82,6 +85,12 @@ async def test_recordings_that_are_none_are_refused() -> None:
     async with open_bench() as bench:
         await bench.call("POST", "/api/recordings/import", {"log": 1}, status=400)
         await bench.call("GET", "/api/recordings/none/export", status=404)
+        message = {"seq": 1, "at": 0.0, "server": "a", "direction": "in", "kind": "response", "size": 1}
+        call = {"server": "a", "kind": "tool", "name": "add", "state": "ok"}
+        for strange in ({"at": 1e300}, {"at": -1.0}, {"direction": "sideways"}, {"size": -1}, {"kind": "x"}):
+            parts = {"calls": [{**call, **strange}]} if "kind" in strange else {"messages": [{**message, **strange}]}
+            body = {"trimaranRecording": 1, "messages": [message], "calls": [call], **parts}
+            await bench.call("POST", "/api/recordings/import", body, status=400)
 
 
 async def test_two_recordings_are_compared_by_what_came() -> None:
@@ -96,6 +105,21 @@ async def test_two_recordings_are_compared_by_what_came() -> None:
         difference = await bench.post("/api/recordings/compare", {"a": ids[0], "b": ids[1]})
         assert not difference["same"]
         assert [call["same"] for call in difference["calls"]] == [False, True, False]
+
+
+def test_tests_cover_every_server_that_was_called() -> None:
+    servers = [
+        RecordedServer(id="a", name="boats", target="http://127.0.0.1:9/mcp"),
+        RecordedServer(id="b", name="boats", target="sh -c 'exec boats --all'"),
+        RecordedServer(id="c", name="quiet", target="quiet"),
+    ]
+    calls = [RecordedCall(server=id, kind="tool", name="add", state="ok", result={"content": []}) for id in "aab"]
+    text = write_tests(RecordedSession(name="two ports", servers=servers, calls=calls))
+    functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+    assert [function.name for function in functions] == ["test_add_boats_1", "test_add_boats_1_2", "test_add_boats_2"]
+    assert "TARGET_BOATS_1 = os.environ.get(\"MCP_TARGET_BOATS_1\") or 'http://127.0.0.1:9/mcp'" in text
+    assert "['sh', '-c', 'exec boats --all']" in text
+    assert "quiet" not in text
 
 
 async def test_what_is_kept_so_far_says_since_when() -> None:
