@@ -203,6 +203,12 @@ async def test_a_mounted_app_answers_below_its_prefix() -> None:
         assert await get(wire, "/api/livez") == (200, {"status": "alive"})
 
 
+async def test_a_framework_may_take_the_slash_away() -> None:
+    """Litestar's mounts do."""
+    async with serving("asgi", endpoint(plain())) as wire:
+        assert (await wire.send("GET", path="livez")).status == 200
+
+
 async def test_the_endpoint_wins_where_it_has_the_path_of_a_route(
     binding: str, caplog: pytest.LogCaptureFixture
 ) -> None:

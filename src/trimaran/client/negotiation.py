@@ -398,6 +398,8 @@ def not_ready(dialer: Dialer, limit: float, failures: list[Error], link: Link | 
 def ended_early(target: str, error: ConnectionLost, more: str = "") -> ConnectFailed:
     """The error for a server that ended while it was greeted. It names the target once: most deaths name it already."""
     subject = "the server" if target in str(error) else target
+    if error.exit_code == 0 and not error.stderr:
+        more += "\nIt ended without an error: a script has to run its server, with server.run() at its end"
     message = f"{subject} ended before it answered: {error}{more}"
     return ConnectFailed(message, exit_code=error.exit_code, stderr=error.stderr)
 

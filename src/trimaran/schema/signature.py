@@ -15,7 +15,16 @@ from __future__ import annotations
 import functools
 import inspect
 import typing
-from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Collection, Generator, Iterator
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Generator,
+    Iterator,
+    Mapping,
+)
 from typing import Annotated, Any, Final, ForwardRef, NoReturn, TypeVar, cast, final, get_args, get_origin
 
 import msgspec
@@ -180,6 +189,7 @@ def compile_signature(
         parameters = inspect.signature(fn).parameters
     except (TypeError, ValueError) as error:
         raise DeclarationError(f"the signature of {label} cannot be read ({error}): wrap it in a function") from None
+    _check_bound(parameters, inner, label)
     doc = parse_docstring(inspect.getdoc(fn if inspect.isroutine(fn) else inner))
     hints = _Hints(inner)
     visible: list[_Parameter] = []
@@ -232,6 +242,24 @@ def markers_of(fn: Callable[..., object], kind: type[M]) -> dict[str, M]:
             if mark is not None:
                 markers[name] = mark
     return markers
+
+
+def _check_bound(parameters: Mapping[str, inspect.Parameter], inner: Any, label: str) -> None:
+    """Refuse a method without its object: a client would be asked for `self`."""
+    first = next(iter(parameters.values()), None)
+    if (
+        not inspect.isfunction(inner)
+        or first is None
+        or first.name not in ("self", "cls")
+        or first.annotation is not inspect.Parameter.empty
+    ):
+        return
+    owner, _, method = getattr(inner, "__qualname__", "").rpartition("<locals>.")[2].rpartition(".")
+    if owner:
+        raise DeclarationError(
+            f"{label} is a method, and nothing says of which {owner}: declare that of an object, as in "
+            f"server.add_tool({owner}().{method})"
+        )
 
 
 def _unwrap(fn: Any) -> tuple[Any, set[str]]:

@@ -181,6 +181,8 @@ class Server:
         `scopes` says who may call it; `visible_to` (scopes, or a function of the principal) who may know of it at all.
         `resumable` says that a long-running tool may be run again after a crash, past the `ctx.step`s that are done.
         """
+        if isinstance(fn, str):
+            raise DeclarationError(f"write @server.tool(name={fn!r}): what stands there without a name is the function")
         if fn is not None:
             self.add_tool(fn, **options)
             return fn
@@ -238,6 +240,10 @@ class Server:
 
         Options: name, title, description, arguments, annotations, icons, meta, tags, scopes, visible_to.
         """
+        if isinstance(fn, str):
+            raise DeclarationError(
+                f"write @server.prompt(name={fn!r}): what stands there without a name is the function"
+            )
         if fn is not None:
             self.add_prompt(fn, **options)
             return fn

@@ -138,7 +138,10 @@ class AsgiApp:
         responder = AsgiResponder(scope, receive, send)
         # Some HTTP servers leave blanks around a value, which are not part of it.
         headers = Headers([(k.decode("latin-1"), v.decode("latin-1").strip(" \t")) for k, v in scope["headers"]])
-        request = HttpRequestHead(scope["method"], scope["path"], headers, responder)
+        path = scope["path"]
+        if path[:1] != "/":  # Litestar's mounts take the slash away
+            path = f"/{path}"
+        request = HttpRequestHead(scope["method"], path, headers, responder)
         request.query = scope.get("query_string", b"").decode("latin-1")
         if scope.get("root_path"):
             self._find_place(request, scope["root_path"])

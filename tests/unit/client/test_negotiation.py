@@ -396,6 +396,15 @@ def test_an_early_end_names_the_server_once(death: str, told: str) -> None:
     assert error.exit_code == 3
 
 
+def test_a_script_that_runs_no_server_is_told_to() -> None:
+    error = ended_early("boat", ConnectionLost("the child process (boat) exited with status 0", exit_code=0))
+    assert str(error).endswith(
+        "\nIt ended without an error: a script has to run its server, with server.run() at its end"
+    )
+    failed = ended_early("boat", ConnectionLost("exited with status 0", exit_code=0, stderr=["no key"]))
+    assert "server.run()" not in str(failed)
+
+
 async def test_a_child_that_has_read_the_probe_and_is_silent_gets_the_handshake_soon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

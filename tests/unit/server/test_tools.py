@@ -91,6 +91,28 @@ def test_every_option_is_listed(server: Server) -> None:
     }
 
 
+class Shop:
+    def price(self, item: str) -> int:
+        return len(item)
+
+
+def test_a_method_needs_its_object(server: Server) -> None:
+    """A client would be asked for `self`."""
+    with pytest.raises(
+        DeclarationError, match=r"price is a method, .* of which Shop: .*server\.add_tool\(Shop\(\)\.price\)"
+    ):
+        server.add_tool(Shop.price)
+    server.add_tool(Shop().price)
+    assert list(server.list_tools()[-1].input_schema["properties"]) == ["item"]
+
+
+@pytest.mark.parametrize("kind", ["tool", "prompt"])
+def test_a_name_without_its_keyword_is_told_where_it_goes(server: Server, kind: str) -> None:
+    """Other libraries take it there."""
+    with pytest.raises(DeclarationError, match=rf"write @server\.{kind}\(name='add'\)"):
+        getattr(server, kind)("add")
+
+
 def test_annotations_may_be_typed(server: Server) -> None:
     server.add_tool(lambda: 1, name="n", annotations=ToolAnnotations(destructive_hint=False))
     assert server.list_tools()[0].to_json()["annotations"] == {"destructiveHint": False}

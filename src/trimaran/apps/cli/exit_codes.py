@@ -136,7 +136,7 @@ def advice(error: Error, target: str, *, is_http: bool) -> str:
         return f"Give it longer with --timeout SECONDS. If it should have answered at once: {doctor}"
     if isinstance(error, ConnectFailed):
         if error.exit_code == 0 and not error.stderr:
-            return f"A script has to run its server: end it with server.run(), or use -- trimaran serve FILE. {doctor}"
+            return f"`-- trimaran serve FILE` serves one that does not. {doctor}"
         return f"Check the address, path included. {doctor}" if is_http else doctor
     if isinstance(error, UnexpectedStatus):
         return f"Is this an MCP endpoint? The path is often /mcp. {doctor}"
