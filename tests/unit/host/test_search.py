@@ -106,6 +106,14 @@ def test_words_of_the_server_count() -> None:
     assert index.search("search for a train")[0].address == Address("one", "search")
 
 
+def test_a_word_that_is_used_alike_is_a_weak_sign() -> None:
+    index = ToolIndex()
+    index.update("a", [tool("list_contracts", "The contracts of a firm."), tool("cook", "Cook a dish.")])
+    assert first(index, "closed deals") == "list_contracts"
+    index.update("b", [tool("list_deals", "The deals of a firm.")])
+    assert first(index, "closed deals") == "list_deals"
+
+
 def test_the_second_tool_of_one_name_gives_way() -> None:
     index = ToolIndex()
     for server in ("a", "b", "c"):
