@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple, cast, final
 from trimaran.host.names import Address
 from trimaran.types import Tool
 
-from .search_terms import corrections, lexicon, query_terms, split_terms, stem
+from .search_terms import actions_of, corrections, lexicon, query_terms, split_terms, stem
 
 __all__ = ["ToolIndex", "ToolMatch"]
 
@@ -290,9 +290,8 @@ def _argument_text(schema: Any) -> str:
 
 
 def _actions_of(name: str, sentence: str) -> frozenset[str]:
-    actions = lexicon().actions
-    verbs = [*split_terms(name, keep_stop=True)[:3], *split_terms(sentence, keep_stop=True)[:2]]
-    return next((actions[verb] for verb in verbs if verb in actions), frozenset[str]())
+    verbs = split_terms(name, keep_stop=True)
+    return actions_of(verbs) or actions_of(split_terms(sentence, keep_stop=True)[:2])
 
 
 def _add_weights(weights: dict[str, float], field: _Field, text: str) -> None:

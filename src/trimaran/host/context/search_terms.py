@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["Lexicon", "corrections", "lexicon", "query_terms", "split_terms", "stem"]
+__all__ = ["Lexicon", "actions_of", "corrections", "lexicon", "query_terms", "split_terms", "stem"]
 
 _WORDS: Final = re.compile(r"[\u4e00-\u9fff]+|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
 _LONGEST_WORD: Final = 40  # characters; longer "words" are identifiers or encoded data
@@ -188,11 +188,12 @@ def query_terms(query: str) -> tuple[list[str], frozenset[str]]:
         return f" path {known.extensions.get((path[1] or path[2] or '').lower(), 'file')} "
 
     text = _PATHS.sub(describe, query)
-    return split_terms(text), _asked_actions(split_terms(text, keep_stop=True), known.actions)
+    return split_terms(text), actions_of(split_terms(text, keep_stop=True))
 
 
-def _asked_actions(terms: list[str], actions: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """The actions of the first verb, and of a verb behind an early "and"."""
+def actions_of(terms: list[str]) -> frozenset[str]:
+    """The kinds of action of the first verb, and of a verb behind an early "and": `search_and_replace` reads and writes."""
+    actions = lexicon().actions
     requested = next((actions[term] for term in terms[:3] if term in actions), frozenset[str]())
     for term, following in itertools.pairwise(terms[:9]):
         if term == "and":
