@@ -116,10 +116,8 @@ def test_a_word_that_is_used_alike_is_a_weak_sign() -> None:
 
 def test_a_tool_does_what_both_of_its_verbs_say() -> None:
     index = ToolIndex()
-    index.update(
-        "a", [tool("search_and_replace", "Words in a document."), tool("replace_style", "The style of a document.")]
-    )
-    assert first(index, "replace a word in the document") == "search_and_replace"
+    index.update("a", [tool("search_and_replace", "Of a document."), tool("replace_all_styles", "Of a document.")])
+    assert first(index, "replace in the document") == "search_and_replace"
 
 
 def test_the_second_tool_of_one_name_gives_way() -> None:
