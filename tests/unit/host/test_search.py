@@ -106,6 +106,20 @@ def test_words_of_the_server_count() -> None:
     assert index.search("search for a train")[0].address == Address("one", "search")
 
 
+def test_a_word_that_is_used_alike_is_a_weak_sign() -> None:
+    index = ToolIndex()
+    index.update("a", [tool("list_contracts", "The contracts of a firm."), tool("cook", "Cook a dish.")])
+    assert first(index, "closed deals") == "list_contracts"
+    index.update("b", [tool("list_deals", "The deals of a firm.")])
+    assert first(index, "closed deals") == "list_deals"
+
+
+def test_a_tool_does_what_both_of_its_verbs_say() -> None:
+    index = ToolIndex()
+    index.update("a", [tool("search_and_replace", "Of a document."), tool("replace_all_styles", "Of a document.")])
+    assert first(index, "replace in the document") == "search_and_replace"
+
+
 def test_the_second_tool_of_one_name_gives_way() -> None:
     index = ToolIndex()
     for server in ("a", "b", "c"):

@@ -1,6 +1,6 @@
 """Find tools by what they do: an index of every tool's words, and a ranking, without a model and without a network.
 
-Pure and synchronous; `Host.search_tools` keeps one `ToolIndex` up to date. See docs/adr/0034 for what was tried.
+Pure and synchronous; `Host.search_tools` keeps one `ToolIndex` up to date. See docs/adr/0034 for what was tried, 0039 for how the constants were set.
 
 A tool is a bag of terms (`search_terms.py`) from its fields. A term weighs more in the name than in the description of an
 argument, less in a long field than in a short one, and saturates: the tenth occurrence adds nothing. These weights depend on
@@ -25,7 +25,7 @@ from typing import Any, Final, NamedTuple, cast, final
 from trimaran.host.names import Address
 from trimaran.types import Tool
 
-from .search_terms import corrections, lexicon, query_terms, split_terms, stem
+from .search_terms import actions_of, corrections, lexicon, query_terms, split_terms, stem
 
 __all__ = ["ToolIndex", "ToolMatch"]
 
@@ -42,25 +42,26 @@ class _Field(NamedTuple):
     """Characters that count. What decides is said early; the rest is examples, or padding to be found."""
 
 
-_NAME: Final = _Field(3.0, 2.6, 0.4, 128)
-_TITLE: Final = _Field(1.0, 2.5, 0.3, 128)
+_NAME: Final = _Field(3.0, 2.6, 0.74, 128)
+_TITLE: Final = _Field(1.9, 2.5, 0.45, 128)
 _SENTENCE: Final = _Field(1.5, 8.0, 0.4, 400)
-_REST: Final = _Field(0.5, 25.0, 0.75, 600)
-_ARGUMENT_NAMES: Final = _Field(0.5, 5.0, 0.75, 400)
-_ARGUMENT_TEXTS: Final = _Field(0.3, 18.0, 0.8, 800)
-_SERVER: Final = _Field(1.0, 1.8, 0.2, 128)
-_ABOUT: Final = _Field(0.4, 12.0, 0.6, 300)
+_REST: Final = _Field(0.22, 25.0, 0.75, 600)
+_ARGUMENT_NAMES: Final = _Field(0.6, 5.0, 0.65, 400)
+_ARGUMENT_TEXTS: Final = _Field(0.62, 18.0, 1.0, 800)
+_SERVER: Final = _Field(0.56, 1.8, 0.23, 128)
+_ABOUT: Final = _Field(0.4, 12.0, 0.35, 300)
 
 _SATURATION: Final = 1.5
 _MOST_OF_ONE: Final = 3  # occurrences in a field that count
 _SAME: Final = 0.75
 _NEAR: Final = 0.45
+_AKIN: Final = 0.24
 _TYPO: Final = 0.8
-_VAGUE: Final = 0.5
+_VAGUE: Final = 0.8
 _LATER: Final = 0.03  # what a query begins with matters most: the k-th term counts 1 / (1 + k * _LATER)
-_OTHER_ACTION: Final = 0.8
-_SAME_NAME: Final = 0.65
-_UNKNOWN: Final = 0.3  # what a name that no tool knows is worth, for tools that take any text
+_OTHER_ACTION: Final = 0.52
+_SAME_NAME: Final = 0.57
+_UNKNOWN: Final = 0.11  # what a name that no tool knows is worth, for tools that take any text
 _LOOK_UP_TERMS: Final = tuple(map(stem, ("query", "search", "keyword")))
 _MOST_TERMS: Final = 24  # of a query; a step of a plan has 5 to 25
 _MOST_QUERY: Final = 2000  # characters
@@ -176,7 +177,7 @@ class ToolIndex:
             origin, trust = corrected, _TYPO
         rarity = self._rarity(origin) if origin in weights else math.inf
         variants: dict[str, float] = {}
-        for others, closeness in ((known.near, _NEAR), (known.same, _SAME)):
+        for others, closeness in ((known.akin, _AKIN), (known.near, _NEAR), (known.same, _SAME)):
             for other in others.get(origin, ()):
                 if other in weights:
                     # A rare synonym must not count more than the word of the query.
@@ -289,9 +290,8 @@ def _argument_text(schema: Any) -> str:
 
 
 def _actions_of(name: str, sentence: str) -> frozenset[str]:
-    actions = lexicon().actions
-    verbs = [*split_terms(name, keep_stop=True)[:3], *split_terms(sentence, keep_stop=True)[:2]]
-    return next((actions[verb] for verb in verbs if verb in actions), frozenset[str]())
+    verbs = split_terms(name, keep_stop=True)
+    return actions_of(verbs) or actions_of(split_terms(sentence, keep_stop=True)[:2])
 
 
 def _add_weights(weights: dict[str, float], field: _Field, text: str) -> None:

@@ -1,6 +1,6 @@
 """Turn texts into terms that can be compared: words split, stemmed, translated; and know which terms are related.
 
-Pure, apart from reading the table `search_words.txt` once. `search.py` is the caller.
+Pure, apart from reading the tables `search_words.txt` and `akin_words.txt` once. `search.py` is the caller.
 
     getUserNames, get_user_names, "Gets the names of users"     get, user, name
     /tmp/report.docx                                            path, word, document
@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["Lexicon", "corrections", "lexicon", "query_terms", "split_terms", "stem"]
+__all__ = ["Lexicon", "actions_of", "corrections", "lexicon", "query_terms", "split_terms", "stem"]
 
 _WORDS: Final = re.compile(r"[\u4e00-\u9fff]+|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
 _LONGEST_WORD: Final = 40  # characters; longer "words" are identifiers or encoded data
@@ -77,6 +77,8 @@ class Lexicon(NamedTuple):
     """Terms that fit most tools: a match says little."""
     same: Mapping[str, frozenset[str]]
     near: Mapping[str, frozenset[str]]
+    akin: Mapping[str, frozenset[str]]
+    """Used in similar ways: a weak sign, found by machine."""
     actions: Mapping[str, frozenset[str]]
     """The kinds of action that a verb stands for: read, write, delete, convert, run."""
     extensions: Mapping[str, str]
@@ -88,10 +90,11 @@ _ACTIONS: Final = ("read", "write", "delete", "convert", "run")
 
 @functools.cache
 def lexicon() -> Lexicon:
-    """The table, read once."""
+    """The tables, read once."""
+    folder = Path(__file__).parent
     sections: dict[str, list[list[str]]] = {}
     lines = sections.setdefault("", [])
-    for line in (Path(__file__).parent / "search_words.txt").read_text("utf-8").splitlines():
+    for line in (folder / "search_words.txt").read_text("utf-8").splitlines():
         if line.startswith("["):
             lines = sections.setdefault(line.strip("[]"), [])
         elif line and not line.startswith("#"):
@@ -105,6 +108,7 @@ def lexicon() -> Lexicon:
         frozenset(map(stem, _flat(sections["vague"]))),
         _related(sections["same"]),
         _related(sections["near"]),
+        _akin(folder / "akin_words.txt"),
         {word: frozenset(kinds) for word, kinds in actions.items()},
         {words[0]: " ".join(words[1:]) for words in sections["extensions"]},
         {words[0]: tuple(map(stem, words[1:])) for words in sections["chinese"]},
@@ -122,6 +126,20 @@ def _related(lines: Iterable[list[str]]) -> dict[str, frozenset[str]]:
         for word in stems:
             groups.setdefault(word, set()).update(stems - {word})
     return {word: frozenset(others) for word, others in groups.items()}
+
+
+def _akin(file: Path) -> dict[str, frozenset[str]]:
+    """Each word of a line and its first, both ways; the others of a line need not be akin to each other."""
+    pairs = [
+        (stem(first), stem(other))
+        for first, *others in map(str.split, file.read_text("ascii").splitlines())
+        if first != "#"
+        for other in others
+    ]
+    akin: dict[str, set[str]] = {}
+    for word, other in [*pairs, *((other, word) for word, other in pairs)]:
+        akin.setdefault(word, set()).add(other)
+    return {word: frozenset(others) for word, others in akin.items()}
 
 
 def split_terms(text: str, *, keep_stop: bool = False) -> list[str]:
@@ -170,11 +188,12 @@ def query_terms(query: str) -> tuple[list[str], frozenset[str]]:
         return f" path {known.extensions.get((path[1] or path[2] or '').lower(), 'file')} "
 
     text = _PATHS.sub(describe, query)
-    return split_terms(text), _asked_actions(split_terms(text, keep_stop=True), known.actions)
+    return split_terms(text), actions_of(split_terms(text, keep_stop=True))
 
 
-def _asked_actions(terms: list[str], actions: Mapping[str, frozenset[str]]) -> frozenset[str]:
-    """The actions of the first verb, and of a verb behind an early "and"."""
+def actions_of(terms: list[str]) -> frozenset[str]:
+    """The kinds of action of the first verb, and of a verb behind an early "and": `search_and_replace` reads and writes."""
+    actions = lexicon().actions
     requested = next((actions[term] for term in terms[:3] if term in actions), frozenset[str]())
     for term, following in itertools.pairwise(terms[:9]):
         if term == "and":

@@ -138,7 +138,10 @@ _OVERRIDE: Final = re.compile(
     r"|\b(?:ignore|disregard|overrule) the (?:user|human|person)(?:'s (?:instructions?|request|wishes))? and\b"
     r"|\b(?:safety|previous|prior|other) (?:\w+ )?(?:rules|instructions?|guidelines|policies|restrictions) (?:are|is) (?:now )?(?:void|suspended|disabled|lifted|revoked)\b"
     r"|\byou are now (?:in )?(?:\w+ ){0,2}(?:mode|dan|unrestricted|jailbroken)\b"
-    r"|\bnew (?:system )?instructions? (?:from|follow|supersede|override)"
+    r"|\bnew (?:system )?(?:instructions?|directives?) (?:from|follow|supersede|override)"
+    r"|\b(?:ignore|disregard|forget) [^.\n]{0,30}\b(?:instructions?|rules|guidelines|directives|guidance) (?:that )?you (?:were|have been|had been) given\b"
+    r"|\b(?:ignore|disregard|forget) (?:all of |everything )?(?:the )?(?:above|preceding)\b[,;:]? (?:and|but) (?:instead|do|say|write|send|follow|only)\b"
+    r"|\byour (?:real|actual|true) (?:task|job|goal|mission|instructions?) (?:is|are)\b"
 )
 # The same in other languages, on the text as it is: folding letters would spoil those that are not Latin.
 _OVERRIDE_ELSEWHERE: Final = re.compile(
@@ -157,6 +160,25 @@ def _override_elsewhere(text: ScannedText) -> Iterator[str]:
         yield from (match[0] for match in _OVERRIDE_ELSEWHERE.finditer(" ".join(text.raw.lower().split())))
 
 
+# "Do not tell the user", in other languages.
+_SECRECY_ELSEWHERE: Final = re.compile(
+    r"(?:sag|erzähl|verrat|erwähn)\w* (?:es |das |dies )?(?:dem|der) (?:be)?nutzer\w* (?:nichts|nicht|nie)"
+    r"|ohne (?:es )?(?:dem|den|die|der) (?:be)?nutzer\w* (?:davon )?zu (?:sagen|informieren|erwähnen|fragen)"
+    r"|no (?:se )?(?:lo |le )?(?:digas|diga|menciones|mencione|informes|reveles) [^.\n]{0,20}al usuario"
+    r"|sin (?:decírselo|decirselo|avisar|informar) al usuario|não (?:diga|conte|mencione|informe) [^.\n]{0,20}ao (?:usuário|utilizador)"
+    r"|ne (?:le )?(?:dis|dites|mentionne[sz]?|révèle[sz]?) (?:pas |rien )[^.\n]{0,20}à l['\u2019]utilisat"
+    r"|sans (?:le dire à|prévenir|informer) l['\u2019]utilisat|non (?:dire|dirlo|menzionare|rivelare) [^.\n]{0,20}all['\u2019]utente"
+    r"|не (?:говори|сообща|рассказыва|упомина)\w* [^.\n]{0,20}пользовател|nie (?:mów|wspominaj|informuj)\w* [^.\n]{0,20}użytkownik"
+    r"|(?:不要|别|勿|无需|不得)(?:告诉|告知|通知|提醒|透露给|让)[^。\n]{0,4}用户|(?:ユーザー?)(?:に|には)[^。\n]{0,8}(?:言わ|知らせ|伝え|話さ)(?:な|ず)"
+    r"|사용자(?:에게|한테)[^.\n]{0,10}(?:말하지|알리지|언급하지)"
+)
+
+
+def _secrecy_elsewhere(text: ScannedText) -> Iterator[str]:
+    if not text.raw.isascii() or any(word in text.plain for word in ("nutzer", "usuario", "utilisat", "utente")):
+        yield from (match[0] for match in _SECRECY_ELSEWHERE.finditer(" ".join(text.raw.lower().split())))
+
+
 _TURN_MARKS: Final = re.compile(
     r"<\|(?:im_start|im_end|system|user|assistant|start_header_id|eot_id|endoftext)\|>"
     r"|<<sys>>|\[/?inst\]|</?(?:system_prompt|system-reminder|function_calls|tool_results?|untrusted)\b[^<>]{0,40}>"
@@ -172,6 +194,8 @@ _ADDRESSED: Final = re.compile(
     r"\b(?:system|hidden|special|secret|internal|important) (?:note|message|notice|instructions?|directive)s? (?:for|to) "
     + _READERS
     + r"\b|\b(?:assistant|agent|ai|llm|model) (?:instructions?|directives?|only) ?:"
+    r"|\b(?:ai agents?|ai assistants?|llms?|language models?|chatbots?) (?:that (?:are )?)?(?:processing|reading|parsing|visiting|summari[sz]ing) this (?:page|document|file|text|issue|e-?mail|message|content)\b"
+    r"|\bif you are an? (?:ai|llm|large language model|language model|ai assistant|ai agent|chatbot),? (?:then )?(?:stop|ignore|open|send|call|run|execute|fetch|visit|post|delete|upload|reply|respond)\b"
     r"|\b(?:if you are an?|as an?|dear|hey|hello) (?:ai|llm|large language model|ai assistant|ai agent|claude|gpt|copilot|gemini),? (?:reading|processing|you must|please)"
 )
 _NOTE: Final = re.compile(
@@ -482,6 +506,9 @@ RULES: Final[tuple[ScanRule, ...]] = (
             " revoked",
             " disabled",
             "new ",
+            "your real ",
+            "your actual ",
+            "your true ",
         ),
     ),
     ScanRule(
@@ -490,6 +517,13 @@ RULES: Final[tuple[ScanRule, ...]] = (
         _override_elsewhere,
         "tells the model to set its instructions aside, in another language",
         "do not use it before you know why",
+    ),
+    ScanRule(
+        "secrecy-elsewhere",
+        _severities("ask", "ask", "warn"),
+        _secrecy_elsewhere,
+        "wants the model to keep something from the person, in another language",
+        "ask what it is before you allow anything",
     ),
     ScanRule(
         "turn-marks",
