@@ -4,9 +4,9 @@
         tools = host.tools(format="anthropic")
         result = await host.call("mcp__github__search", {"query": "sails"})
 
-This is the facade. `config/` says which servers exist, `supervise.py` keeps each running, `names.py` names the tools,
-`permissions/` decides, `approvals.py` and `consent.py` ask a person, `output_limits.py` shortens results, `answers.py` answers
-a model's reply, `mentions.py` reads resources, `trust/` knows what is trusted. They meet in one path for every call:
+This is the facade. `config/` says which servers exist, `supervise.py` keeps each running, `tool_catalog.py` names their
+tools, `permissions/` decides, `approvals.py` and `consent.py` ask a person, `output_limits.py` shortens results, `answers.py`
+answers a model's reply, `mentions.py` reads resources, `trust/` knows what is trusted. They meet in one path for every call:
 
     name -> server and tool -> decision -> question, if the rules say ask -> call -> limits -> result
 
@@ -17,13 +17,12 @@ first, and it does not call a tool that changed while a person thought about it.
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, Unpack, cast, final, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack, cast, final, overload
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -46,7 +45,7 @@ from .context.activation import ActiveTools
 from .context.read_output import READ_OUTPUT, READ_OUTPUT_TOOL, output_folder, run_read_output
 from .environment import read_environment
 from .mentions import Expansion, Mention, Mentions
-from .names import PREFIX, Address, Names, UnknownName, check_server_name, rule_name, safe_names
+from .names import Address, UnknownName, check_server_name, safe_names
 from .options import HostOptions
 from .output_limits import OutputLimits, OutputPage, OutputStore, limit_output, without_warning
 from .oversight import Oversight
@@ -66,7 +65,8 @@ from .permissions import (
 )
 from .pinning import HeldQuestions, read_pins
 from .supervise import ServerStatus, SupervisedServer
-from .tool_formats import CatalogEntry, FormattedTools, ToolFormats
+from .tool_catalog import ToolCatalog
+from .tool_formats import FormattedTools, ToolFormats
 from .trust.project import UNTRUSTED, Trust
 from .trust.review import CatalogReview, DefinitionHeld, HeldDefinition, PinSetting
 from .trust.untrusted import Untrusted, configured_names, trust_digest, untrusted_in
@@ -88,13 +88,12 @@ if TYPE_CHECKING:
     from trimaran.format.openai import ChatMessage, ChatReply, ResponsesReply
 
     from .config.model import Touch
-    from .context.budget import BudgetPlan, Choice
+    from .context.budget import BudgetPlan
     from .context.code import CodeLimits, CodeResult, CodeTools
     from .context.own_tools import OwnCallOptions, OwnTool
     from .context.report import ContextReport
     from .context.search_tool import ToolFinder
     from .options import Login, ServerOptions
-    from .transforms import TransformedTool
     from .trust.flow import DataFlow
     from .trust.scan import ScanFinding
 
@@ -120,18 +119,6 @@ class NotRegistered(Error):
     """There is no server of this name."""
 
     kind = "not_registered"
-
-
-class _CatalogTool(NamedTuple):
-    """A tool of the catalog, and the subject that the rules decide about."""
-
-    tool: Tool
-    act: Subject
-    original: Tool
-    """As the server lists it; the same tool, if it is not transformed."""
-    transformed: TransformedTool | None
-    reasons: tuple[str, ...] = ()
-    """Why a call of it asks, whatever the rules say."""
 
 
 @final
@@ -239,9 +226,9 @@ class Host:
         self._options = connect_options
         self._wait = get("wait", True)
         self._on_change = get("on_change")
-        self._separator = get("separator")
-        self._names = Names({}, separator=self._separator)
-        self._listed: dict[Address, _CatalogTool] = {}
+        self._servers: dict[str, SupervisedServer] = {}
+        self._plans: dict[str, ConnectPlan] = {}
+        self._catalog = ToolCatalog(self._servers, self._plans, self._safe, separator=get("separator"))
         self._offers: ToolFormats | None = None
         self._active = ActiveTools()
         self._finder: ToolFinder | None = None
@@ -258,8 +245,6 @@ class Host:
         """The host's own tools for models. A server's tool of the same name goes first."""
         self._shortened: frozenset[Address] = frozenset()
         """The tools of which a model got less than the whole schema, so that their arguments are checked here."""
-        self._servers: dict[str, SupervisedServer] = {}
-        self._plans: dict[str, ConnectPlan] = {}
         self._mentions = Mentions(
             lambda: {name: self._safe[name] for name in self._servers},
             lambda name: self._server(name).require(),
@@ -296,7 +281,7 @@ class Host:
         return cls(load_config(path, machine=Machine.here(workspace)), **options)
 
     def __repr__(self) -> str:
-        return f"<Host: {len(self._servers)} servers, {len(self._listed)} tools>"
+        return f"<Host: {len(self._servers)} servers, {len(self._catalog.tools)} tools>"
 
     # --- whose files -------------------------------------------------------------------------------------------------
 
@@ -828,8 +813,7 @@ class Host:
         """Raise DefinitionHeld if the name is that of a tool that waits for a person to agree."""
         for definition in self.held():
             server = definition.server
-            whole = rule_name(self._safe[server], definition.name)
-            names = (whole, whole.removeprefix(PREFIX), f"{server}{self._separator or '__'}{definition.name}")
+            names = self._catalog.names_for(server, definition.name)
             if name in names:
                 raise DefinitionHeld(
                     f"{name} was not called: {definition}. A person has to look at the difference and agree: "
@@ -837,34 +821,8 @@ class Host:
                 )
 
     def _renew(self) -> None:
-        """Name all tools again. The tools of a lost server keep their names: it may be back in a moment (C40)."""
-        self._names = self._names.renewed(
-            {name: list(known.tools) for name, known in self._servers.items()}, self._safe
-        )
-        listed: dict[Address, _CatalogTool] = {}
-        for name, server in self._servers.items():
-            for tool in server.tools.values():
-                address = Address(name, tool.name)
-                known = self._listed.get(address)
-                reasons = server.reasons.get(known.original.name, ()) if known is not None else ()
-                is_known = known is not None and known.tool is tool and known.reasons == reasons
-                listed[address] = known if known is not None and is_known else self._list(address, tool, server)
-        self._listed = listed
-        self._active.keep(listed)
-
-    def _list(self, address: Address, tool: Tool, server: SupervisedServer) -> _CatalogTool:
-        transformed = server.transformed.get(tool.name)
-        # The rules are about the server's own tool, whatever it is called here.
-        original = tool if transformed is None else transformed.original
-        act = Subject.tool(
-            address.server,
-            original.name,
-            schema=original.input_schema,
-            definition=_definition(original),
-            name=self._names.catalog(*address),
-            safe=self._safe[address.server],
-        )
-        return _CatalogTool(tool, act, original, transformed, server.reasons.get(original.name, ()))
+        self._catalog.renew()
+        self._active.keep(self._catalog.tools)
 
     @overload
     def tools(self, format: None = None) -> list[Tool]: ...
@@ -923,20 +881,12 @@ class Host:
             raise ConfigError('a budget is for tools in a format: write tools(format="anthropic", budget=8000)')
         budget = None if format is None else self.budget if budget is None else _checked_budget(budget)
         connected = tuple(name for name, server in self._servers.items() if server.state == "connected")
-        if self._offers is None or not self._offers.are_of(self._listed, connected):
-            self._offers = ToolFormats(self._listed, connected)
-        offer = self._offers.get(format, options, self._entries_of, budget=budget)
+        if self._offers is None or not self._offers.are_of(self._catalog.tools, connected):
+            self._offers = ToolFormats(self._catalog.tools, connected)
+        offer = self._offers.get(format, options, self._catalog.entries, budget=budget)
         if not offer.shortened <= self._shortened:
             self._shortened |= offer.shortened
         return offer
-
-    def _entries_of(self, connected: Container[str], is_for_provider: bool) -> list[CatalogEntry]:
-        named = self._names.provider if is_for_provider else self._names.catalog
-        return [
-            CatalogEntry(address, self._named(address, named), self._choice(address))
-            for address in self._names
-            if address in self._listed and address.server in connected
-        ]
 
     # --- tools that are found when they are needed -------------------------------------------------------------------
 
@@ -965,7 +915,7 @@ class Host:
         from .context.search_tool import search_declarations
 
         plan = self.budget_plan(format, budget=budget, **options)
-        entries = self._entries_of(self.connected(), is_for_provider=True)
+        entries = self._catalog.entries(self.connected(), is_for_provider=True)
         details = ["search"] * len(entries) if plan is None else [cost.detail for cost in plan.tools]
         is_kept = [
             entry.choice == "always" or detail != "search" for entry, detail in zip(entries, details, strict=True)
@@ -989,7 +939,10 @@ class Host:
             query: What is to be done, in a few words or a sentence; in English, whatever the tools' language.
             limit: The largest number of tools.
         """
-        return [self._named(address, self._names.catalog) for address in await self._find_tools(query, limit)]
+        return [
+            self._catalog.named(address, self._catalog.names.catalog)
+            for address in await self._find_tools(query, limit)
+        ]
 
     async def _find_tools(self, query: str, limit: int) -> list[Address]:
         from .context.search_tool import ServerTexts, ToolFinder
@@ -999,14 +952,11 @@ class Host:
             self._finder = ToolFinder()
         connected = {name: server for name, server in self._servers.items() if server.state == "connected"}
         texts = {name: ServerTexts(tuple(server.tools.values()), _about(server)) for name, server in connected.items()}
-        addresses = await self._finder.find(query, limit, texts, self._listed.__contains__)
-        return [address for address in addresses if address in self._listed]  # it may have changed meanwhile
-
-    def _named(self, address: Address, naming: Callable[[str, str], str]) -> Tool:
-        return replace(self._listed[address].tool, name=naming(*address))
+        addresses = await self._finder.find(query, limit, texts, self._catalog.tools.__contains__)
+        return [address for address in addresses if address in self._catalog.tools]  # it may have changed meanwhile
 
     def _own_tool(self, name: str) -> OwnTool | None:
-        return None if name in self._names else self._own_tools.get(name)
+        return None if name in self._catalog else self._own_tools.get(name)
 
     async def _run_search(self, arguments: dict[str, Any], options: OwnCallOptions) -> ToolResult:
         from .context.search_tool import run_search
@@ -1014,7 +964,7 @@ class Host:
         async def search(query: str, limit: int) -> list[Tool]:
             addresses = await self._find_tools(query, limit)
             self._active.add(addresses)
-            return [self._named(address, self._names.provider) for address in addresses]
+            return [self._catalog.named(address, self._catalog.names.provider) for address in addresses]
 
         return await run_search(arguments, search, len(self.connected()))
 
@@ -1023,24 +973,9 @@ class Host:
 
         result = await run_call(arguments, options, self.call, self._own_tools)
         name = str(arguments["name"])
-        if name in self._names:
-            self._active.add([self._names.find(name)])
+        if name in self._catalog:
+            self._active.add([self._catalog.find(name)])
         return result
-
-    def _choice(self, address: Address) -> Choice | None:
-        """What `mcp.toml` says about a tool under a budget; what it says about the tool goes before what it says of the server."""
-        plan = self._plans.get(address.server)
-        entry = None if plan is None else plan.entry
-        if entry is None:
-            return None
-        chosen = {pattern: settings for pattern, settings in entry.tools.items() if settings.always or settings.lazy}
-        if chosen:
-            from trimaran.server.definition_transforms import matches
-
-            for pattern, settings in chosen.items():
-                if matches(pattern, self._listed[address].original):
-                    return "always" if settings.always else "lazy"
-        return "always" if entry.always else "lazy" if entry.lazy else None
 
     def report(
         self, format: Format = "anthropic", *, budget: int | None = None, **options: Unpack[FormatOptions]
@@ -1055,7 +990,7 @@ class Host:
         from .context.report import ToolOfServer, make_report
 
         plan = self.budget_plan(format, budget=budget, **options)
-        entries = self._entries_of(self.connected(), is_for_provider=True)
+        entries = self._catalog.entries(self.connected(), is_for_provider=True)
         tools = [ToolOfServer(entry.address.server, entry.tool) for entry in entries]
         return make_report(tools, format=format, plan=plan)
 
@@ -1101,10 +1036,10 @@ class Host:
         from .context.code import CodeTools
 
         connected = self.connected()
-        if self._functions is None or self._functions[0] is not self._listed or self._functions[1] != connected:
-            entries = self._entries_of(connected, is_for_provider=True)
+        if self._functions is None or self._functions[0] is not self._catalog.tools or self._functions[1] != connected:
+            entries = self._catalog.entries(connected, is_for_provider=True)
             tools = {entry.tool.name: entry.tool for entry in entries}
-            self._functions = (self._listed, connected, CodeTools(tools))
+            self._functions = (self._catalog.tools, connected, CodeTools(tools))
         return self._functions[2]
 
     async def _run(self, code: str, limits: CodeLimits | None, options: OwnCallOptions) -> CodeResult:
@@ -1116,7 +1051,7 @@ class Host:
             return await self._call_server(name, _object(name, arguments), options, is_for_code=True)
 
         async def search(query: str, limit: int) -> list[str]:
-            return [self._names.provider(*address) for address in await self._find_tools(query, limit)]
+            return [self._catalog.names.provider(*address) for address in await self._find_tools(query, limit)]
 
         return await run_code(code, self._code_tools(), call, search=search, limits=limits)
 
@@ -1142,11 +1077,15 @@ class Host:
             DefinitionHeld: the tool has changed, or is new, and nobody has agreed to it.
         """
         try:
-            return self._names.find(name)
+            return self._catalog.find(name)
         except UnknownName:
             self._refuse_held(name)
             for server in self._servers.values():
-                if not server.tools and server.state != "connected" and self._tool_of(server, name) is not None:
+                if (
+                    not server.tools
+                    and server.state != "connected"
+                    and self._catalog.tool_part(server.name, name) is not None
+                ):
                     server.require()
             raise
 
@@ -1156,19 +1095,13 @@ class Host:
         Raises:
             UnknownName: no tool has this name.
         """
-        return self._names.catalog(*self._names.find(name))
-
-    def _tool_of(self, server: SupervisedServer, name: str) -> str | None:
-        """The tool's part of the name, if the name begins with this server's."""
-        safe = self._safe[server.name]
-        for start in (f"{PREFIX}{safe}__", f"{safe}__", f"{server.name}{self._separator or '__'}"):
-            if name.startswith(start):
-                return name.removeprefix(start)
-        return None
+        return self._catalog.names.catalog(*self._catalog.find(name))
 
     def _is_coming(self, name: str) -> bool:
         """True if the name may belong to a server that `call` starts, or waits for, first."""
-        return name not in self._names and any(self._tool_of(server, name) is not None for server in self._coming())
+        return name not in self._catalog and any(
+            self._catalog.tool_part(server.name, name) is not None for server in self._coming()
+        )
 
     def _coming(self) -> list[SupervisedServer]:
         return [
@@ -1185,18 +1118,18 @@ class Host:
         """
         waited = 0.0
         for server in sorted(self._coming(), key=lambda server: -len(server.name)):
-            tool = self._tool_of(server, name)
+            tool = self._catalog.tool_part(server.name, name)
             if tool is None:
                 continue
-            if name in self._names:
+            if name in self._catalog:
                 break
             self._asking.forbid(Subject.tool(server.name, tool, safe=self._safe[server.name]), arguments)
             waited += await self._wait_for(server, _limit_of(server, tool, timeout) - waited)
         address = self.find(name)
         server = self._server(address.server)
         if server.state == "starting":  # its tools are known from before it was started again
-            listed = self._listed[address]
-            self._asking.forbid(listed.act, _guessed(listed, arguments))
+            listed = self._catalog.tools[address]
+            self._asking.forbid(listed.act, listed.guess_arguments(arguments))
             waited += await self._wait_for(server, _limit_of(server, listed.original.name, timeout) - waited)
         return address, waited
 
@@ -1228,11 +1161,11 @@ class Host:
         if self._own_tool(read.name) is not None or self._is_coming(read.name):
             return read  # `call` starts its server; its schema is not known before
         address = self.find(read.name)
-        schema: Any = self._listed[address].tool.input_schema
+        schema: Any = self._catalog.tools[address].tool.input_schema
         arguments = restore_arguments(read.arguments, schema)
         if address in self._shortened:
             _check_arguments(read.name, arguments, schema)
-        return ToolCall(self._names.catalog(*address), arguments, read.id)
+        return ToolCall(self._catalog.names.catalog(*address), arguments, read.id)
 
     def to_result(
         self, result: ToolResult | Error, call: ToolCall, format: Format, *, media_follows: bool = False
@@ -1251,7 +1184,11 @@ class Host:
 
         if isinstance(result, ToolResult) and is_deferred_search(call.name, format) and self._own_tool(call.name):
             names = cast("list[str]", result.meta[TOOLS_META])
-            tools = [self._named(self._names.find(name), self._names.provider) for name in names if name in self._names]
+            tools = [
+                self._catalog.named(self._catalog.find(name), self._catalog.names.provider)
+                for name in names
+                if name in self._catalog
+            ]
             return search_to_provider(to_provider(tools, format, fit="auto"), call.id, format)
         content: Any = result
         if isinstance(result, Error):
@@ -1262,7 +1199,7 @@ class Host:
         else:
             content = self._for_model(result, call.name, format)
         # A name that no tool has yet stays as the model wrote it.
-        name = self._names.provider(*self._names.find(call.name)) if call.name in self._names else call.name
+        name = self._catalog.names.provider(*self._catalog.find(call.name)) if call.name in self._catalog else call.name
         return write_result(content, format, name=name, call_id=call.id, media_follows=media_follows)
 
     def _for_model(self, result: ToolResult, name: str, format: str) -> CallToolResult:
@@ -1278,7 +1215,7 @@ class Host:
         if name == READ_OUTPUT:
             return whole  # a page is small already, and a cut page would be kept again
         shaped = shape_result(whole, format)
-        server = self._servers.get(self._names.find(name).server) if name in self._names else None
+        server = self._servers.get(self._catalog.find(name).server) if name in self._catalog else None
         limits = replace(self._limits if server is None else self._limits_of(server), cut_at_tokens=True)
         limited = limit_output(
             shaped, limits, shelf=self._shelf, owner=_OWNER, source=name, how=f" with the tool {READ_OUTPUT}"
@@ -1358,7 +1295,7 @@ class Host:
         self._active.touch(address)
         server = self._server(address.server)
         server.require()
-        listed = self._listed[address]
+        listed = self._catalog.tools[address]
         if listed.transformed is not None:
             sent_arguments = listed.transformed.map_arguments(sent_arguments, name)
         why = self._oversight.before(
@@ -1378,7 +1315,7 @@ class Host:
             reasons=why.reasons,
             refuse=why.refuse,
         )
-        known = self._listed.get(address)
+        known = self._catalog.tools.get(address)
         if known is None or known.act != listed.act or self._servers.get(address.server) is not server:
             raise LocalProtocolError.invalid_params(
                 f"{name} changed while it was decided whether it may be called; look at it again, and call it again"
@@ -1489,7 +1426,13 @@ class Host:
         """
         self._require_open()
         return await answer_reply(
-            self, reply, format, timeout=timeout, media=media, suggest=self._names.similar, conversation=conversation
+            self,
+            reply,
+            format,
+            timeout=timeout,
+            media=media,
+            suggest=self._catalog.names.similar,
+            conversation=conversation,
         )
 
     def _raise_lost(self, server: str, before: ConsentLost | None, text: str) -> None:
@@ -1519,8 +1462,8 @@ class Host:
         if name.startswith("Elicit(") and name.endswith(")"):
             server = name[7:-1]
             return self.gate.explain(Subject.elicit(server, safe=self._safe.get(server, "")))
-        listed = self._listed[self.find(name)]
-        known_arguments = None if arguments is None else _guessed(listed, _object(name, arguments))
+        listed = self._catalog.tools[self.find(name)]
+        known_arguments = None if arguments is None else listed.guess_arguments(_object(name, arguments))
         address = self.find(name)
         why = self._oversight.before(
             address.server, listed.original, name, known_arguments or {}, listed.reasons, conversation, attended=True
@@ -1549,7 +1492,7 @@ class Host:
             UnknownName: no tool has this name.
         """
         address = self.find(name)
-        return self._oversight.touches(address.server, self._listed[address].original)
+        return self._oversight.touches(address.server, self._catalog.tools[address].original)
 
     def output(self, output_id: str, offset: int = 0, limit: int = 20_000) -> OutputPage:
         """A page of an output that was too large to pass on whole (R270).
@@ -1705,11 +1648,6 @@ def _limit_of(server: SupervisedServer, tool: str, timeout: float | None) -> flo
     return min(server.tool_timeouts.get(tool, server.call_timeout) if timeout is None else timeout, LONGEST)
 
 
-def _guessed(listed: _CatalogTool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The arguments as they would be sent, if they are complete."""
-    return arguments if listed.transformed is None else listed.transformed.guess_arguments(dict(arguments))
-
-
 def _object(name: str, arguments: Any) -> dict[str, Any]:
     """A copy of the arguments as plain JSON, so that the host sends exactly those that the rules have checked."""
     if arguments is None:
@@ -1724,12 +1662,6 @@ def _object(name: str, arguments: Any) -> dict[str, Any]:
         return cast("dict[str, Any]", to_jsonable(dict(cast("Mapping[str, Any]", arguments))))
     except (TypeError, ValueError, RecursionError) as error:
         raise LocalProtocolError.invalid_params(f"the arguments of {name} have no JSON form: {error}") from None
-
-
-def _definition(tool: Tool) -> str:
-    """A digest of the fields that say what a tool does; icons and the like are left out."""
-    definition = [tool.name, tool.title, tool.description, tool.input_schema, tool.output_schema, tool.annotations]
-    return hashlib.sha256(msgspec.json.encode(definition, order="deterministic")).hexdigest()
 
 
 def _word(text: str) -> str:

@@ -530,7 +530,7 @@ def test_the_arguments_come_before_the_result_and_both_once() -> None:
     bridge.tool_result({"content": []})
     with pytest.raises(LocalProtocolError, match="once"):
         bridge.tool_result({"content": []})
-    with pytest.raises(LocalProtocolError, match="has its result|ended|is complete|once|sent"):
+    with pytest.raises(LocalProtocolError, match="over"):
         bridge.tool_cancelled("late")
     assert [m["method"].rpartition("/")[2] for m in bridge.outgoing()] == [
         "tool-input-partial",

@@ -150,7 +150,7 @@ async def test_a_models_call_finds_its_way_and_its_result_goes_back(format: Any)
     }
     async with make_host(allow=["*"], separator=":") as host:
         shapes = json.dumps(host.tools(format))
-        name = host._names.provider("calc", "say.it")  # pyright: ignore[reportPrivateUsage]
+        name = host._catalog.names.provider("calc", "say.it")  # pyright: ignore[reportPrivateUsage]
         assert f'"{name}"' in shapes
         call = host.from_call(json.loads(json.dumps(calls[format]).replace("mcp__calc__say_it", name)), format)
         assert tuple(call) == ("calc:say.it", {"text": "hi"})

@@ -131,7 +131,7 @@ async def test_a_tool_that_changes_behind_its_transform_is_another_tool(monkeypa
     """What a person allowed for good holds for the definition that the server has."""
     server = shop()
     async with host(monkeypatch, server=server) as running:
-        before = running._listed[running.find("mcp__shop__find")].act  # pyright: ignore[reportPrivateUsage]
+        before = running._catalog.tools[running.find("mcp__shop__find")].act  # pyright: ignore[reportPrivateUsage]
         supervised = running._servers["shop"]  # pyright: ignore[reportPrivateUsage]
 
         def search(q: str, limit: int = 50, api_key: str = "none", force: bool = False) -> list[str]:
@@ -140,7 +140,7 @@ async def test_a_tool_that_changes_behind_its_transform_is_another_tool(monkeypa
         server.add_tool(search, replace=True, name="search", description="Search.")
         client = supervised.require()
         await supervised._list(client)  # pyright: ignore[reportPrivateUsage]
-        after = running._listed[running.find("mcp__shop__find")].act  # pyright: ignore[reportPrivateUsage]
+        after = running._catalog.tools[running.find("mcp__shop__find")].act  # pyright: ignore[reportPrivateUsage]
     assert before.definition != after.definition
     assert before.names == after.names
 

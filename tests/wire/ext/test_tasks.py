@@ -805,7 +805,7 @@ async def test_an_owner_that_nobody_can_be_is_refused(binding: str) -> None:
     async with serve(binding, server) as wire:
         session = await wire.initialize()
         for owner in (Stranger(), inside(server).sessions.here(session.id), {"name": "alice"}):
-            with pytest.raises(ConfigError, match="no caller could see the task.*session=ctx.session_id"):
+            with pytest.raises(ConfigError, match="has no subject.*session=ctx.session_id"):
                 await tasks.begin("export", owner=owner)
         for stray in ("mcp_0123", Stranger(), 5):
             with pytest.raises(ConfigError, match="is no live session"):

@@ -131,7 +131,7 @@ def read_keys(path: Path) -> dict[str, dict[str, Any]]:
         if is_keyed(stored) and not os.environ.get(PEPPER):
             raise ConfigError(f"{where} was made with a pepper: set {PEPPER} to it")
         if stored in keys:
-            raise ConfigError(f"{where} is a key that stands further up already")
+            raise ConfigError(f"{where} repeats the key of an earlier line")
         keys[stored] = {"scopes": rest[1:], **({"subject": rest[0]} if rest else {})}
     if not keys:
         raise ConfigError(

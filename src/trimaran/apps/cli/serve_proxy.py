@@ -53,7 +53,7 @@ class ProxySource(NamedTuple):
     ) -> ProxySource:
         target, rest = split_words(ctx, words)
         if rest:
-            raise click.UsageError(f"{rest[0]!r} is too much: one server is served")
+            raise click.UsageError(f"{rest[0]!r} is one word too many: serve takes one server")
         settings = read_settings(target, {**reach, "timeout": 0, "debug": debug})
         return cls(target, settings, "caller" if per_caller else "shared")
 

@@ -370,10 +370,10 @@ def _of_words(text: str) -> Target:
 
 def _of_command(words: Sequence[str], text: str) -> Target:
     if re.match(r"https?://", words[0]):
-        raise click.UsageError(f"after -- stands a command, not a URL: write {words[0]} without the --")
+        raise click.UsageError(f"a command follows --, not a URL: write {words[0]} without the --")
     if "=" in words[0] and not Path(words[0]).exists():
         raise click.UsageError(
-            f"after -- stands the command that starts the server, not {words[0]!r}: arguments go before the --"
+            f"the command that starts the server follows --, not {words[0]!r}: arguments go before the --"
         )
     return Target(text, command=tuple(words))
 

@@ -171,7 +171,7 @@ class Commands:
     async def _read(self, words: Sequence[str]) -> None:
         usage = "/read @SERVER:RESOURCE [WORDS]"
         if not words:
-            raise LineError(f"what is to be read? {usage}")
+            raise LineError(f"the resource is missing: {usage}")
         server, colon, resource = words[0].removeprefix("@").partition(":")
         if not colon or not resource:
             raise LineError(f"{in_one_line(words[0], 60)!r} names no resource of a server: {usage}")

@@ -340,7 +340,7 @@ class Conversation:
             try:
                 answers.append(self._host.to_result(outcome, call.call, self._driver.format))
             except Exception:
-                log.exception("the result of %s cannot be told to the model", call.call.name)
+                log.exception("the result of %s cannot be passed to the model", call.call.name)
                 outcome = Error(_BROKEN)
                 answers.append(self._host.to_result(outcome, call.call, self._driver.format))
             results.append(outcome if isinstance(outcome, ToolResult) else None)
@@ -359,7 +359,7 @@ class Conversation:
         """
         if ask.tools:
             raise LocalProtocolError.invalid_params(
-                "the model is lent without tools: `sampling.tools` was not declared"
+                "the server may use the model without tools only: `sampling.tools` was not declared"
             )
         try:
             messages = [self._driver.ask(_role(message), _blocks(message)) for message in ask.messages]

@@ -86,7 +86,7 @@ def _read(name: str) -> str:
         try:
             secret = getpass.getpass(f"{name}: ")
             if secret and getpass.getpass(f"{name}, once more: ") != secret:
-                raise click.UsageError("these two are not the same: nothing is made of them")
+                raise click.UsageError("the two secrets differ: run this again, and type the same one twice")
         except EOFError:
             secret = ""
     else:
