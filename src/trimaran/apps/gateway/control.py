@@ -250,7 +250,9 @@ class ServerControl:
             arguments = _arguments(params)
         decision = access.decide(principal, act, arguments)
         if audit is not None:
-            audit.record(decision, self._hide_in(arguments), event="decision", caller=caller_name(principal), method=method)
+            audit.record(
+                decision, self._hide_in(arguments), event="decision", caller=caller_name(principal), method=method
+            )
         if not decision.is_allowed:
             raise _Stopped("denied", _refusal(decision, method))
         rounds = ctx.call.exchange.rounds
