@@ -519,16 +519,16 @@ def test_a_malformed_notification_is_dropped_without_a_word_to_the_view(message:
 
 def test_the_arguments_come_before_the_result_and_both_once() -> None:
     bridge = ready()
-    with pytest.raises(LocalProtocolError, match="follows the arguments"):
+    with pytest.raises(LocalProtocolError, match="send tool_input first"):
         bridge.tool_result({"content": []})
     bridge.tool_input_partial({})
     bridge.tool_input({"city": "Oslo"})
-    with pytest.raises(LocalProtocolError, match="complete"):
+    with pytest.raises(LocalProtocolError, match="sent already"):
         bridge.tool_input_partial({})
     with pytest.raises(LocalProtocolError, match="once"):
         bridge.tool_input({})
     bridge.tool_result({"content": []})
-    with pytest.raises(LocalProtocolError, match="there is one"):
+    with pytest.raises(LocalProtocolError, match="tool_result once"):
         bridge.tool_result({"content": []})
     with pytest.raises(LocalProtocolError, match="over"):
         bridge.tool_cancelled("late")
