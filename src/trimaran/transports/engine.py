@@ -416,11 +416,6 @@ class Engine:
         _remember(self)
 
     @property
-    def has_admission(self) -> bool:
-        """Whether callers are authenticated or counted."""
-        return self._admission is not None
-
-    @property
     def max_body_bytes(self) -> int:
         return self._limits.max_body_bytes
 

@@ -523,12 +523,12 @@ def test_the_arguments_come_before_the_result_and_both_once() -> None:
         bridge.tool_result({"content": []})
     bridge.tool_input_partial({})
     bridge.tool_input({"city": "Oslo"})
-    with pytest.raises(LocalProtocolError, match="was sent already"):
+    with pytest.raises(LocalProtocolError, match="sent already"):
         bridge.tool_input_partial({})
     with pytest.raises(LocalProtocolError, match="once"):
         bridge.tool_input({})
     bridge.tool_result({"content": []})
-    with pytest.raises(LocalProtocolError, match="once"):
+    with pytest.raises(LocalProtocolError, match="tool_result once"):
         bridge.tool_result({"content": []})
     with pytest.raises(LocalProtocolError, match="over"):
         bridge.tool_cancelled("late")

@@ -429,7 +429,7 @@ async def test_a_plain_function_may_return_the_coroutine_of_an_async_one(server:
     server.add_resource("note:all", lambda: read("all"))
     assert texts(await call(server, "read", file="a")) == ["text of a"]
     assert (await call(server, "read", file="nothing"))["isError"]
-    assert "text of prompt" in str((await soon(server.get_prompt("ask"))).to_json())
+    assert "text of prompt" in str(await soon(server.get_prompt("ask")))
     for uri in ("note://a", "note:all"):
         assert "text of a" in str((await soon(server.read_resource(uri))).to_json())
 

@@ -65,7 +65,7 @@ async def test_a_login_that_only_reads_documents_does_not_hold_up_the_end(monkey
     waiting = asyncio.ensure_future(refuse(authority, await sent(authority)))
     await soon(begun.wait())
     await soon(authority.close())
-    with pytest.raises(AuthorizationFailed, match="was cancelled"):
+    with pytest.raises(AuthorizationFailed, match="cancelled"):
         await soon(waiting)
 
 
@@ -274,7 +274,7 @@ async def test_closing_ends_a_login_under_way() -> None:
     caller = asyncio.ensure_future(refuse(authority, await sent(authority)))
     await asyncio.wait_for(asked.wait(), 5)
     await authority.close()
-    with pytest.raises(AuthorizationFailed, match="was cancelled"):
+    with pytest.raises(AuthorizationFailed, match="cancelled"):
         await caller
 
 

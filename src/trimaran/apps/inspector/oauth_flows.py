@@ -73,9 +73,6 @@ _SHOWN_BODY: Final = 64 * 1024
 _BROWSER_SECONDS: Final = 600.0  # a person may have to find a password
 _MOST_FLOWS: Final = 50
 _MOST_PROOFS: Final = 3  # a nonce may change once while the next request is on its way
-Phase = Literal[
-    "challenge", "discovery", "registration", "authorization", "token", "refresh", "step-up", "dpop", "call"
-]
 
 
 class OAuthStep(Struct, kw_only=True, rename="camel", omit_defaults=True):
