@@ -28,6 +28,8 @@ __all__ = ["SignIn", "StatusPage", "read_form"]
 _COOKIE: Final = "trimaran_gateway"
 _SIGNED_IN_SECONDS: Final = 8 * 3600.0  # a working day
 _PURPOSE: Final = b"gateway page"
+_MOST_FORM: Final = 32 * 1024  # bytes; the longest credential that providers read has 16 KiB
+_MOST_FIELDS: Final = 10
 _HEADERS: Final = {
     "content-type": "text/html; charset=utf-8",
     "cache-control": "no-store",
@@ -202,5 +204,14 @@ def _document(body: str) -> str:
 
 
 def read_form(body: bytes) -> Mapping[str, str]:
-    """The fields of a form, the last value of each."""
-    return {name: values[-1] for name, values in parse_qs(body.decode("utf-8", "replace")).items()}
+    """The fields of a form, the last value of each; none of one that is larger than the page's own can be.
+
+    Anybody may send one, and the event loop reads it: 8 MB of fields would take half a minute.
+    """
+    if len(body) > _MOST_FORM:
+        return {}
+    try:
+        fields = parse_qs(body.decode("utf-8", "replace"), max_num_fields=_MOST_FIELDS)
+    except ValueError:
+        return {}
+    return {name: values[-1] for name, values in fields.items()}

@@ -37,6 +37,7 @@ __all__ = ["PAGE", "Site"]
 PAGE: Final = Path(__file__).parent / "page"
 """The built page. It is not in a checkout: `make page` builds it."""
 _MOST_BODY: Final = 256 * 1024 * 1024  # a recording that somebody mailed
+_MOST_LOGIN: Final = 4096
 _MOST_FILE: Final = 32 * 1024 * 1024  # the page's bundle is a hundredth of it
 _DEPTH: Final = 7  # segments of the longest path
 _METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -149,6 +150,8 @@ class Site:
         return 303, b"", {"location": "/", "set-cookie": access.cookie(), "cache-control": "no-store"}
 
     def _log_in(self, request: RouteRequest) -> RawReply:
+        if len(request.body) > _MOST_LOGIN:  # it is read for anybody
+            return _failed(400, "the body is larger than a token")
         try:
             token = PageRequest(
                 self._inspector,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from trimaran import connect
+from trimaran.apps.gateway.page import read_form
 
 from .conftest import child, fetch, gateway_of, remote, url_of
 from .test_control import KEYS
@@ -33,6 +34,13 @@ async def test_the_page_shows_servers_tools_calls_and_rules() -> None:
     ):
         assert part in page
     assert "<script" not in page
+
+
+def test_a_form_that_is_made_to_be_slow_is_not_read() -> None:
+    """Anybody may send it, and everybody waited: half a minute for 8 MB."""
+    assert read_form(b"credential=a+b%21&credential=c") == {"credential": "c"}
+    for body in (b"%41=1&" * 1_300_000, b"a&" * 4_000_000, b"credential=" + b"%" * 8_000_000, b"a=1&" * 11):
+        assert read_form(body) == {}
 
 
 async def test_an_administrator_signs_in_with_a_key_and_nobody_else_sees_the_page() -> None:

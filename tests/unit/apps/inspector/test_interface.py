@@ -230,6 +230,7 @@ async def test_nobody_without_the_link_comes_in() -> None:
         for path in ("/api/state", "/api/events", "/", "/assets/x.js", "/frame/x"):
             assert (await bench.raw("GET", path))[0] == 401, path
         await bench.post("/api/login", {"token": "guess"}, status=401)
+        await bench.post("/api/login", {"token": "guess" * 1000}, status=400)
         token = bench.inspector.access.renew()
         status, headers, _ = await bench.raw("GET", f"/?token={token}")
         assert status == 303
