@@ -78,7 +78,7 @@ def test_a_link_leads_to_one_message(inspector: Inspector, visit: Visit) -> None
 
 
 def test_the_timeline_zooms_and_its_calls_are_a_table(inspector: Inspector, visit: Visit) -> None:
-    page = visit(inspector, "#/")
+    page = visit(inspector, "")
     page.locator(".list-pane").get_by_role("option", name="tide_table").first.click()
     page.get_by_role("button", name="Run tool").click()
     page.locator(".call[data-state=ok]").wait_for()
