@@ -78,8 +78,12 @@ def test_a_link_leads_to_one_message(inspector: Inspector, visit: Visit) -> None
 
 
 def test_the_timeline_zooms_and_its_calls_are_a_table(inspector: Inspector, visit: Visit) -> None:
-    page = visit(inspector, "#/timeline")
-    expect(page.locator("table.calls")).to_contain_text("find_boat")
+    page = visit(inspector, "")
+    page.locator(".list-pane").get_by_role("option", name="tide_table").first.click()
+    page.get_by_role("button", name="Run tool").click()
+    page.locator(".call[data-state=ok]").wait_for()
+    page.goto(f"{inspector.origin}/#/timeline")
+    expect(page.locator("table.calls")).to_contain_text("tide_table")
     before = page.locator(".timeline-page .note").first.inner_text()
     page.locator("canvas").focus()
     page.keyboard.press("+")

@@ -86,7 +86,8 @@ class Options(Struct, frozen=True, kw_only=True):
     """Declare support for tasks: the server may then answer a call with a task, and `call_tool` waits for it."""
     tap: Tap | None = None
     """Sees every JSON message in either direction; for recording and debugging. A tap with a method `on_http` also sees the
-    HTTP requests that carry them (`transports/http_tap.py`)."""
+    HTTP requests that carry them (`transports/http_tap.py`); one with a method `on_odd` is told what came that is no
+    message."""
 
     auth: Any = None
     """A bearer token, or an object with `header()` and `refresh(www_authenticate)`."""

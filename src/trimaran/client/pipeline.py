@@ -39,6 +39,7 @@ class Pipeline:
         self.channel = channel
         self._inbox = inbox
         self._tap = tap
+        self._on_odd: Callable[[str], None] | None = getattr(tap, "on_odd", None)
         self._pending: dict[RequestId, asyncio.Future[Frame]] = {}
         self._odd: deque[str] = deque(maxlen=_ODDITIES)
         self._over: Error | None = None
@@ -138,6 +139,8 @@ class Pipeline:
 
     def odd(self, what: str) -> None:
         self._odd.append(what)
+        if self._on_odd is not None:
+            self._on_odd(what)
 
     def too_long(self, head: bytes, tail: bytes, limit: int) -> bool:
         """A message over the limit: fail the request it answers, if it can be told which."""

@@ -19,6 +19,7 @@ from typing import Any, Final, Literal, final
 
 from msgspec import Struct, structs
 
+from trimaran.host.terminal_text import in_one_line
 from trimaran.protocol.mask import MASK, Mask, mask_url
 
 from .events import PageEvents, now_ms
@@ -332,6 +333,21 @@ class ServerTap:
             _LAST_OUT.set((message, row))
             _EXCHANGE.set(None)
         self._log.add(row, message, envelope)
+
+    def on_odd(self, what: str) -> None:
+        """What came is no message: a line of another protocol, or one beyond the limit. Its text says what."""
+        body = what.encode("utf-8", "replace")
+        row = MessageRow(
+            seq=self._log.next_seq(),
+            at=now_ms(),
+            server=self._server,
+            direction="in",
+            kind="invalid",
+            size=len(body),
+            connection=self.connection,
+            summary=in_one_line(f"it {what}", 160),
+        )
+        self._log.add(row, body, None)
 
     def _read(self, row: MessageRow, message: bytes, envelope: MessageHead) -> None:
         row.id, row.method = envelope.id, envelope.method

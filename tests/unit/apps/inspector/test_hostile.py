@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from tests.support.inspector import open_bench
 
 from trimaran import Context, Server
 from trimaran.apps.inspector.events import PageEvents
+from trimaran.apps.inspector.servers import Reach, ServerSource
 from trimaran.apps.inspector.summaries import read_envelope, summarise
 from trimaran.apps.inspector.wire import MessageLog, ServerTap
 from trimaran.serve import HttpServer
@@ -43,6 +45,16 @@ def test_what_is_no_message_is_shown_as_that() -> None:
         tap("in", message)
     rows, total = log.select(lambda row, _: row.kind == "invalid")
     assert total == 7, [row.summary for row in rows]
+
+
+async def test_a_server_of_another_protocol_is_shown_while_it_speaks() -> None:
+    program = "import sys\nfor line in sys.stdin: print('HTTP/1.1 200 OK', flush=True)"
+    async with open_bench() as bench:
+        reach = Reach(target=[sys.executable, "-c", program], name="odd", text="odd", transport="stdio")
+        server = bench.inspector.add(reach, ServerSource(kind="process", label="a test"))
+        server.begin_connecting()
+        rows = await bench.until(lambda: [row for row, _ in bench.inspector.log if row.kind == "invalid"])
+        assert "HTTP/1.1 200 OK" in rows[0].summary
 
 
 @pytest.mark.parametrize(
