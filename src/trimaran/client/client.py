@@ -171,6 +171,7 @@ class Client:
 
     @property
     def server_capabilities(self) -> dict[str, Json]:
+        """What the server says it offers."""
         return self._connection.conversation.welcome.capabilities
 
     @property

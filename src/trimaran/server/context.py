@@ -102,6 +102,7 @@ class Context(Generic[State, Lifespan]):
 
     @property
     def request_id(self) -> RequestId:
+        """The id of this request, as the client chose it."""
         return self._call.id
 
     @property
@@ -111,6 +112,7 @@ class Context(Generic[State, Lifespan]):
 
     @property
     def session(self) -> CallSession | None:
+        """The legacy session, or None: a modern call belongs to none."""
         return self._call.session
 
     @property
@@ -120,6 +122,7 @@ class Context(Generic[State, Lifespan]):
 
     @property
     def progress_token(self) -> RequestId | None:
+        """The token under which the client wants progress, or None if it wants none."""
         return self._call.progress_token
 
     @property
@@ -139,14 +142,17 @@ class Context(Generic[State, Lifespan]):
 
     @property
     def client_info(self) -> Implementation | None:
+        """The name and version that the client gives itself, or None."""
         return self._call.peer.info
 
     @property
     def client_capabilities(self) -> Mapping[str, Json]:
+        """What the client says it can do."""
         return self._call.peer.capabilities
 
     @property
     def protocol_version(self) -> str:
+        """The revision of the protocol that this call speaks."""
         return self._call.peer.version
 
     @property
@@ -178,10 +184,12 @@ class Context(Generic[State, Lifespan]):
         return self._call.state
 
     def assign(self, key: str, value: object) -> None:
+        """Keep a value under `assigns[key]`, for the rest of this call."""
         self.assigns[key] = value
 
     @property
     def trace(self) -> Trace:
+        """The trace context of W3C that the request carries; fields that it lacks are None."""
         meta = self._call.meta
         return Trace(
             *(v if isinstance(v := meta.get(k), str) else None for k in ("traceparent", "tracestate", "baggage"))

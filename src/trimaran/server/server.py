@@ -202,6 +202,7 @@ class Server:
         return added.definition
 
     def remove_tool(self, name: str) -> None:
+        """Remove a tool; clients that listen hear of it."""
         self.tools.remove(name)
 
     def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
@@ -222,6 +223,7 @@ class Server:
     def add_resource(
         self, uri: str, fn: Callable[..., object], *, replace: bool = False, **options: Unpack[ResourceOptions]
     ) -> Resource | ResourceTemplate:
+        """Declare `fn` as a resource, or as a template if the URI has braces; the options are those of `resource`."""
         if "{" in uri:
             return self.templates.add(compile_template(uri, fn, **options), replace=replace).definition
         return self.resources.add(compile_resource(uri, fn, **options), replace=replace).definition
@@ -229,6 +231,7 @@ class Server:
     resource_template = resource
 
     def remove_resource(self, uri: str) -> None:
+        """Remove a resource, or the template with this URI; clients that listen hear of it."""
         (self.templates if "{" in uri else self.resources).remove(uri)
 
     @overload
@@ -257,10 +260,12 @@ class Server:
     def add_prompt(
         self, fn: Callable[..., object], *, replace: bool = False, **options: Unpack[PromptOptions]
     ) -> Prompt:
+        """Declare `fn` as a prompt; the options are those of `prompt`. Returns its definition."""
         check_options(options, PromptOptions.__annotations__, "a prompt", DeclarationError)
         return self.prompts.add(compile_prompt(fn, **options), replace=replace).definition
 
     def remove_prompt(self, name: str) -> None:
+        """Remove a prompt; clients that listen hear of it."""
         self.prompts.remove(name)
 
     def completion(
@@ -284,10 +289,12 @@ class Server:
         inline: bool = False,
         replace: bool = False,
     ) -> None:
+        """Declare `fn` as the completion of an argument; `completion` does it as a decorator."""
         entry = compile_completion(fn, prompt=prompt, template=template, argument=argument, inline=inline)
         self.completions.add(entry, replace=replace)
 
     def remove_completion(self, *, argument: str, prompt: str | None = None, template: str | None = None) -> None:
+        """Remove the completion of this argument."""
         self.completions.remove(completion_key("prompt" if prompt else "template", prompt or template or "", argument))
 
     @overload
@@ -478,6 +485,7 @@ class Server:
         self.runtime.dispatcher.refresh()
 
     def has_extension(self, identifier: str) -> bool:
+        """Whether an extension of this identifier is enabled."""
         return identifier in self._extensions
 
     # What the server says about itself
@@ -512,15 +520,19 @@ class Server:
         return optional
 
     def list_tools(self) -> list[Tool]:
+        """The tools that are declared, those of mounted servers included."""
         return [e.definition for e in self.tools.entries()]
 
     def list_resources(self) -> list[Resource]:
+        """The resources that are declared, those of mounted servers included."""
         return [e.definition for e in self.resources.entries()]
 
     def list_resource_templates(self) -> list[ResourceTemplate]:
+        """The resource templates that are declared, those of mounted servers included."""
         return [e.definition for e in self.templates.entries()]
 
     def list_prompts(self) -> list[Prompt]:
+        """The prompts that are declared, those of mounted servers included."""
         return [e.definition for e in self.prompts.entries()]
 
     # Running locally, without a client (R21)
@@ -531,9 +543,11 @@ class Server:
         return await self._local("tools/call", CallToolParams(name=name, arguments=raw))
 
     async def read_resource(self, uri: str) -> ReadResourceResult:
+        """Read a resource here and now, validation and middleware included."""
         return await self._local("resources/read", ReadResourceParams(uri=uri))
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> GetPromptResult:
+        """Get a prompt here and now, validation and middleware included."""
         raw = Raw(self.runtime.writer.encode(dict(arguments or {})))
         return await self._local("prompts/get", GetPromptParams(name=name, arguments=raw))
 
@@ -663,10 +677,12 @@ class Server:
 
     @property
     def name(self) -> str:
+        """The name that clients are told."""
         return self.info.name
 
     @property
     def version(self) -> str:
+        """The version that clients are told."""
         return self.info.version
 
     @property
