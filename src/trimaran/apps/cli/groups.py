@@ -17,7 +17,20 @@ __all__ = ["CommandGroup", "LazyGroup"]
 
 
 class CommandGroup(click.Group):
-    """A group that suggests a command in place of one it does not have."""
+    """A group that suggests a command in place of one it does not have, and says where an option of a command belongs."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            names = [name for name in self.list_commands(ctx) if name in words]
+            if not names:
+                raise
+            ctx.fail(
+                f"there is no option {error.option_name!r} here; options of `{names[0]}` go behind it: "
+                f"`{ctx.command_path} {names[0]} {error.option_name} ...`"
+            )
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

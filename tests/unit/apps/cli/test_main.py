@@ -36,6 +36,14 @@ def test_an_unknown_command_is_a_usage_error(trimaran: Run) -> None:
     assert not done.stdout
 
 
+def test_an_option_before_the_command_is_told_where_it_belongs(trimaran: Run) -> None:
+    done = trimaran("--debug", "call", "boat.py", "sail")
+    assert done.returncode == 2
+    assert "options of `call` go behind it: `trimaran call --debug ...`" in done.stderr
+    assert "config check --workspace" in trimaran("config", "--workspace", ".", "check").stderr
+    assert "No such option '--debug'" in trimaran("--debug").stderr
+
+
 def test_every_command_has_help(trimaran: Run) -> None:
     for command in ("demo", "serve"):
         done = trimaran(command, "--help")
