@@ -363,12 +363,12 @@ def _reason(error: Any, union: Any) -> str:
     if _choices(error):
         branches = [[error]] if union is None else _branches(union)
         here = [[inner for inner in branch if inner.instance_path == error.instance_path] for branch in branches]
-        choices = dict.fromkeys(_shown(choice) for branch in here for inner in branch for choice in _choices(inner))
+        choices = dict.fromkeys(_as_json(choice) for branch in here for inner in branch for choice in _choices(inner))
         *others, last = choices
         expected = f"{', '.join(others)} or {last}" if others else last
         # A branch that lists its choices too fails by its type and by them.
         types = _types(inner for branch in here if len(branch) == 1 for inner in branch)
-        reason = f"{_shown(error.instance)} is not one of {expected}"
+        reason = f"{_as_json(error.instance)} is not one of {expected}"
         return f"{reason}, nor of type {_either(types)}" if types else reason
     message: str = error.message
     types = _types(branch[0] for branch in _branches(error) if branch)
@@ -386,7 +386,7 @@ def _either(names: list[str]) -> str:
     return " or ".join(f'"{name}"' for name in names)
 
 
-def _shown(value: Any) -> str:
+def _as_json(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 

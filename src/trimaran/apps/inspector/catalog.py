@@ -296,7 +296,7 @@ class Catalog:
         validator = self._validators[key]
         if validator is None:
             return []
-        return [_shown(violation) for violation in validator.errors(value) if not violation.is_unchecked]
+        return [_schema_violation(violation) for violation in validator.errors(value) if not violation.is_unchecked]
 
 
 def _validator_of(tool: Entry | None, member: str) -> Validator | None:
@@ -309,7 +309,7 @@ def _validator_of(tool: Entry | None, member: str) -> Validator | None:
         return None
 
 
-def _shown(violation: Violation) -> SchemaViolation:
+def _schema_violation(violation: Violation) -> SchemaViolation:
     path = pointer_of(violation.path, violation.subject if violation.keyword == "required" else "")
     return SchemaViolation(path=path, message=violation.reason, keyword=violation.keyword or None)
 
