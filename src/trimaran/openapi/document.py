@@ -140,7 +140,7 @@ class Document:
         version = str(content.get("openapi") or content.get("swagger") or "")
         if not re.match(r"2\.0|3\.[01]", version):
             raise ConfigError(
-                f"this is no OpenAPI document of version 2.0, 3.0 or 3.1: it says {version!r}. "
+                f"this is not an OpenAPI document of version 2.0, 3.0 or 3.1: it says {version!r}. "
                 'Such a document has "openapi": "3.1.0" or "swagger": "2.0" at its top.'
             )
         self.is_swagger: bool = version.startswith("2")

@@ -45,7 +45,7 @@ class RequestHeaders:
                 raise ConfigError('forward_headers=["authorization"]: say forward_token=True to pass the token on')
             if name in _REFUSED or name.startswith("mcp-") or not _NAME.fullmatch(name):
                 raise ConfigError(
-                    f"forward_headers={[name]!r}: it belongs to the connection or is no header; name headers of your own"
+                    f"forward_headers={[name]!r}: it belongs to the connection, or is not a header; name other headers"
                 )
 
     def apply(self, request: ApiRequest, ctx: Context) -> None:

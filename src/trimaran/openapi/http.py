@@ -74,7 +74,7 @@ class HttpSend:
             raise ToolError(f"the API did not answer within {self._timeout:g} s") from None
         except aiohttp.ClientResponseError as error:
             raise ToolError(
-                f"the API at {urlsplit(self._base_url).netloc} sent no valid answer: {error.message}"
+                f"the API at {urlsplit(self._base_url).netloc} sent an invalid answer: {error.message}"
             ) from None
         except (aiohttp.ClientError, OSError) as error:
             self._outage.failed(f"the API at {urlsplit(self._base_url).netloc} cannot be reached: {error}")

@@ -47,5 +47,5 @@ async def follow_redirects(
         is_same = request.method in _SAFE or response.status in (307, 308)
         if urlsplit(url)[:2] != origin or not is_same:
             _log.debug("%s %s redirects to %.200s", request.method, request.path, url)
-            raise ToolError(f"the API redirects {request.method} to another address: that is not followed")
+            raise ToolError(f"the API redirects {request.method} to another address, which is not followed")
     raise ToolError("the API redirects in a circle")

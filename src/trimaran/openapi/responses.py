@@ -65,7 +65,7 @@ def _result(operation: Operation, response: ApiResponse, output: Validator | Non
     if not _JSON.match(response.media_type):
         if output is not None:
             return content.tool_error(
-                f"{operation.label} answered {response.media_type or 'no media type'} where JSON was announced: "
+                f"{operation.label} answered {response.media_type or 'no media type'} where its description announces JSON: "
                 f"{shorten(response.text, _MAX_REASON)}"
             )
         return CallToolResult.ok([_block(operation, response)])
@@ -115,7 +115,7 @@ def _structured(operation: Operation, value: Any, output: Validator, text: str) 
     if violation is not None:
         return content.tool_error(
             f"{operation.label} succeeded, but its answer does not fit the API's description ({violation}). "
-            f"It follows as it came:\n{text}"
+            f"Here it is, unchanged:\n{text}"
         )
     return CallToolResult.ok(text, structured=value)
 

@@ -133,9 +133,11 @@ def build_server(
         function = _OperationTool(operation, request_headers, credentials, send)
         server.tools.add(compile_generated(definition, function))
     if not operations and (include is not None or exclude):
-        raise ConfigError(f"{document.title}: no operation is left to make a tool of; see include, exclude and the log")
+        raise ConfigError(
+            f"{document.title}: no operation is left that could become a tool; see include, exclude and the log"
+        )
     if not operations:
-        _log.warning("%s has no operation to make a tool of", document.title)
+        _log.warning("%s has no operation that could become a tool", document.title)
     return server
 
 

@@ -99,10 +99,10 @@ class _Reader:
 
     def _repeat(self, event: Any, depth: int) -> _Built:
         if event.anchor not in self._anchors:
-            _fail(event, f"the alias {event.anchor!r} stands for nothing")
+            _fail(event, f"the alias {event.anchor!r} is not defined")
         built = self._anchors[event.anchor]
         if built is None:
-            _fail(event, f"the alias {event.anchor!r} stands for what it is a part of")
+            _fail(event, f"the alias {event.anchor!r} contains itself")
         self._count(event, built)
         if depth + built.levels > MAX_DEPTH:
             _fail(event, f"nested too deeply: more than {MAX_DEPTH} levels")

@@ -58,9 +58,9 @@ class ConnectionBudget:
     def take(self, owner: Any) -> None:
         """Count one more client of a caller; the one that was unused for longest gives way, if need be."""
         if self._counts[owner] >= self._most_per_caller and not self._drop_idle(owner):
-            raise _busy(f"you have {self._most_per_caller} connections to servers at work")
+            raise _busy(f"all your {self._most_per_caller} connections to servers are in use")
         if len(self) >= self._most and not self._drop_idle(None):
-            raise _busy(f"{self._most} connections of callers are at work")
+            raise _busy(f"all {self._most} connections for callers are in use")
         self._counts[owner] += 1
 
     def release(self, owner: Any) -> None:

@@ -403,7 +403,7 @@ def _kind_of(error: Error) -> tuple[Kind, str]:
     if isinstance(error, Unauthorized):
         return "unauthorized", "refuses the credentials of the proxy"
     if isinstance(error, RemoteProtocolError | HeaderMismatch):
-        return "protocol", "sent what is no valid answer"
+        return "protocol", "sent an invalid answer"
     if getattr(error, "sent", False):
-        return "lost", "was lost before it had answered"
+        return "lost", "lost its connection before it answered"
     return "unreachable", "cannot be reached at the moment"

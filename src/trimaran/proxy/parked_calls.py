@@ -172,7 +172,7 @@ class ParkedCall(Relayed):
 
     def _outcome(self, task: asyncio.Task[Raw]) -> RoundEnd:
         if task.cancelled():
-            return RoundEnd(error=(CODE_INTERNAL, "the call was given up: nobody answered its question in time", None))
+            return RoundEnd(error=(CODE_INTERNAL, "the call was cancelled: nobody answered its question in time", None))
         error = task.exception()
         if error is None:
             return RoundEnd(result=bytes(task.result()))
@@ -192,7 +192,7 @@ class ParkedCalls:
     def __init__(self, *, ttl: float) -> None:
         self._ttl = ttl
         self._calls: dict[str, ParkedCall] = {}
-        self._kept: dict[str, int] = {}
+        self._result_sizes: dict[str, int] = {}
         """The bytes of each result that stays, oldest first."""
         self._kept_bytes = 0
         self._fleet: Fleet | None = None
@@ -287,11 +287,11 @@ class ParkedCalls:
 
     def _keep(self, parked: ParkedCall) -> None:
         """Count a result that stays; older ones give way to it."""
-        if parked.id not in self._kept:
-            self._kept[parked.id] = parked.result_bytes
+        if parked.id not in self._result_sizes:
+            self._result_sizes[parked.id] = parked.result_bytes
             self._kept_bytes += parked.result_bytes
         while self._kept_bytes > _MOST_KEPT_BYTES:
-            oldest = self._calls[next(iter(self._kept))]
+            oldest = self._calls[next(iter(self._result_sizes))]
             self._stop_timer(oldest)
             self._drop(oldest)
 
@@ -307,14 +307,14 @@ class ParkedCalls:
 
     def _drop(self, parked: ParkedCall) -> None:
         self._calls.pop(parked.id, None)
-        self._kept_bytes -= self._kept.pop(parked.id, 0)
+        self._kept_bytes -= self._result_sizes.pop(parked.id, 0)
         if parked.task is not None:
             parked.task.cancel()
 
     async def close(self) -> None:
         """Give up everything that is parked."""
         calls, self._calls = list(self._calls.values()), {}
-        self._kept, self._kept_bytes = {}, 0
+        self._result_sizes, self._kept_bytes = {}, 0
         for parked in calls:
             self._stop_timer(parked)
             await _cancel(parked)

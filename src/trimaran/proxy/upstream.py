@@ -248,7 +248,7 @@ class Upstream:
             if self._listed.is_set():
                 raise
             # A server that tells of no changes: its lists are read again with each new connection.
-            logger.debug("%s does not tell of changes: %s", self.name, error)
+            logger.debug("changes of %s are not announced: %s", self.name, error)
             while True:
                 self._is_new.clear()
                 await self._describe(client)
@@ -359,7 +359,7 @@ class Upstream:
         if self.is_personal and call.principal is None:
             raise ProtocolError(
                 CODE_INVALID_REQUEST,
-                f"{self.name} is called in the name of its caller, and nobody knows who you are",
+                f"{self.name} is called in the name of its caller, and you are not authenticated: send credentials",
                 {"upstream": self.name, "kind": "anonymous"},
                 status=200,
             )

@@ -278,6 +278,11 @@ def test_servers_under_a_name_of_others_are_pointed_out(key: str) -> None:
     )
 
 
+def test_an_unknown_section_is_told_which_sections_there_are() -> None:
+    problem = read("[zzz]\na = 1\n").problems[0]
+    assert str(problem).endswith("known are server, permissions, pins, trust, context, gateway, view")
+
+
 def test_an_unknown_section_is_ignored_and_pointed_out() -> None:
     config = read('[permission]\nallow = []\n[server.a]\ncommand = "x"\n[themes]\n')
     assert list(config.servers) == ["a"]

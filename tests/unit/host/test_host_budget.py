@@ -158,7 +158,7 @@ def test_a_mistake_in_the_table_is_told_and_costs_the_budget_alone(tmp_path: Pat
 def test_a_server_or_tool_that_is_both_lazy_and_always_is_told(tmp_path: Path) -> None:
     file = tmp_path / "mcp.toml"
     file.write_text(MCP_TOML.format(more="lazy = true\nalways = true"))
-    assert "lazy says the opposite" in Host.load(file).config.failed["files"].reason
+    assert "lazy and always contradict each other" in Host.load(file).config.failed["files"].reason
 
 
 def test_a_budget_of_a_project_that_nobody_trusts_does_not_count(

@@ -111,8 +111,8 @@ def test_no_server_answers_questions_past_the_rules(options: dict[str, Any]) -> 
 
 
 def test_a_limit_in_milliseconds_is_refused_with_a_hint() -> None:
-    with pytest.raises(ConfigError, match=r'timeout of the server \'notes\'.*"30000ms"'):
-        plan({"url": "https://notes.example/mcp", "timeout": 30000})
+    with pytest.raises(ConfigError, match=r'timeout of the server \'notes\'.*"45000ms"'):
+        plan({"url": "https://notes.example/mcp", "timeout": 45000})
     assert plan({"command": "x", "timeout": "30000ms", "startup_timeout": "1m"}).startup_timeout == 60
     assert plan(connect("https://notes.example/mcp", connect_timeout=9)).startup_limit == 9
 

@@ -250,6 +250,7 @@ async def test_without_a_person_flow_stops_calls_only_if_it_is_told_to(flow: Any
             await host.call("mcp__desk__send_mail", {"to": "ann@example.org", "body": "after"})
         except PermissionDenied as error:
             assert "can send data outside" in str(error)
+            assert "which may have told the model to send it [flow]" in str(error)
     assert bool(sent) is is_sent
 
 

@@ -186,7 +186,7 @@ async def test_a_file_cut_off_anywhere_holds_everything_and_is_kept(store: Pins,
     verdict = await review_of(store).tools("files", listed(tool()))
     assert not verdict.tools
     assert verdict.withheld["read"].state == "unverified"
-    assert "not whole" in verdict.withheld["read"].problem
+    assert "missing or malformed" in verdict.withheld["read"].problem
     assert file.read_bytes() == left
 
 

@@ -158,8 +158,8 @@ _DEEP_BY_ALIAS = "x0: &x0 [a]\n" + "".join(f"x{n}: &x{n} [*x{n - 1}]\n" for n in
         (_DEEP_BY_ALIAS, "nested too deeply"),
         (_LAUGHS, "aliases stand for more than"),
         (_MERGES, "aliases stand for more than"),
-        ("paths: &p [*p]", "what it is a part of"),
-        ("paths: *nobody", "stands for nothing"),
+        ("paths: &p [*p]", "contains itself"),
+        ("paths: *nobody", "is not defined"),
         ("paths: !!python/object/apply:os.getcwd []", "is not known"),
         ("[a, b]: 1", "a key must be"),
         ("a: 1\n---\nb: 1", "a single document"),
@@ -190,7 +190,7 @@ def test_yaml_that_explodes_is_refused(tmp_path: Path, text: str, message: str) 
         ("a.yaml", "a: [", "not valid YAML"),
         ("a.yaml", "- 1", "an OpenAPI document is an object"),
         ("a.json", '{"openapi": "4.0"}', "2.0, 3.0 or 3.1"),
-        ("a.json", '{"hello": 1}', "no OpenAPI document"),
+        ("a.json", '{"hello": 1}', "not an OpenAPI document"),
     ],
 )
 def test_a_file_that_is_no_document_is_refused(tmp_path: Path, name: str, text: str, message: str) -> None:

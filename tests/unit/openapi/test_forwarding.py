@@ -121,7 +121,7 @@ async def test_a_document_without_schemes_takes_a_secret_as_a_bearer_token() -> 
         (["Authorization"], "say forward_token=True"),
         (["Host"], "belongs to the connection"),
         (["mcp-method"], "belongs to the connection"),
-        (["a b"], "is no header"),
+        (["a b"], "is not a header"),
         ("x-tenant", "takes a list"),
     ],
 )

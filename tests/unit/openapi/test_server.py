@@ -140,7 +140,7 @@ async def test_operations_are_tools(caplog: pytest.LogCaptureFixture) -> None:
 def test_a_document_without_operations_is_an_empty_server(caplog: pytest.LogCaptureFixture) -> None:
     """Documents that describe webhooks only have none."""
     assert not Server.from_openapi({**SPEC, "paths": {}}, base_url="https://x.example").list_tools()
-    assert caplog.messages == ["Pets has no operation to make a tool of"]
+    assert caplog.messages == ["Pets has no operation that could become a tool"]
 
 
 async def test_a_call_is_a_request_and_its_answer_is_structured() -> None:
@@ -157,9 +157,9 @@ async def test_a_call_is_a_request_and_its_answer_is_structured() -> None:
     ("how", "message"),
     [
         ("mismatch", "does not fit the API's description"),
-        ("html", "answered text/html where JSON was announced: hi"),
+        ("html", "answered text/html where its description announces JSON: hi"),
         ("broken", "answered with broken JSON"),
-        ("elsewhere", "redirects GET to another address: that is not followed"),
+        ("elsewhere", "redirects GET to another address, which is not followed"),
         ("huge", "larger than 4000 bytes"),
         ("slow", "did not answer within 0.3 s"),
     ],

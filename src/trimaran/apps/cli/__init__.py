@@ -5,7 +5,7 @@ Each command lives in a module of its own and is imported when it is run, so tha
 nothing but itself. Standard output belongs to what a command produces; complaints and logs go to standard error.
 
 Exit codes: 0 done, 1 what was run failed, 2 the command cannot work as given, 130 interrupted; those of the commands
-that talk to a server stand in `exits.py`.
+that talk to a server stand in `exit_codes.py`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A caller is known by the subject, the groups and the scopes of what it authenticated with. Rules that name callers
 (`to group:dev`) leave one policy for each set of them; a policy is made once for all callers it is the same for.
 
-Nobody can be asked here, so `ask` refuses. A call that no rule is about is allowed while no rule allows anything, unless the
+Nobody can be asked here, so `ask` refuses. A call that no rule matches is allowed while no rule allows anything, unless the
 configuration says otherwise: whoever writes down what is allowed means nothing else.
 """
 

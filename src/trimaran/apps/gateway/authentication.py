@@ -115,7 +115,9 @@ class ViewAuthentication:
     async def authenticate(self, request: AuthRequest) -> Principal | None:
         principal = await self._shared.authenticate(request)
         if not self._may_use(principal):
-            raise Refused("insufficient_scope", "this view is not for you: its `to` in the configuration says for whom")
+            raise Refused(
+                "insufficient_scope", "this view is not for you: `to` in its configuration lists who may use it"
+            )
         return principal
 
     def __getattr__(self, name: str) -> Any:

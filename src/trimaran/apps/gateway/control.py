@@ -404,7 +404,7 @@ def _arguments(params: Mapping[str, Any]) -> dict[str, Any]:
 def _refusal(decision: Decision, method: str) -> Exception:
     """What the caller is told. Which rule it was is for the audit log."""
     reason = decision.rule.reason if decision.rule is not None else ""
-    text = f"{decision.act} is not allowed to you here.{f' {reason}' if reason else ''}"
+    text = f"you may not use {decision.act} here.{f' {reason}' if reason else ''}"
     if method == "tools/call":
         return ToolError(text)  # for the model, which may choose another way
     return ProtocolError(CODE_INVALID_REQUEST, text, {"kind": "denied"}, status=200)
@@ -414,7 +414,7 @@ def _limited(act: Subject, rate: str, wait: float) -> Exception:
     seconds = max(1, round(wait + 0.5))
     return ProtocolError(
         CODE_INVALID_REQUEST,
-        f"{act} may be called {rate}, and you have done so; try again in {seconds} s",
+        f"{act} may be called {rate}, and you have reached that limit; try again in {seconds} s",
         {"kind": "rate_limited", "retry_after": seconds},
         status=200,
     )

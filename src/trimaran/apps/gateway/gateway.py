@@ -133,7 +133,7 @@ class Gateway:
         self._store = store or self.settings.store
         if self._store not in (None, "memory://") and not self.settings.secret_keys:
             raise ConfigError(
-                "gateway.secret_keys is missing: processes that share a store seal what callers carry with the same keys; "
+                "gateway.secret_keys is missing: processes that share a store must seal the state of calls with the same keys; "
                 'make one with `openssl rand -hex 32`, and write secret_keys = ["${GATEWAY_KEY}"]'
             )
         self._host = host
@@ -322,7 +322,7 @@ class Gateway:
                 while served.control.active or served.upstream.parked:
                     await asyncio.sleep(0.05)
         except TimeoutError:
-            log.warning("the server %r is stopped with calls at work", served.name)
+            log.warning("the server %r is stopped while calls are running", served.name)
         finally:
             if served.control.logins is not None:
                 await served.control.logins.close()
@@ -364,8 +364,8 @@ class Gateway:
         credentials = credentials_of(entry, allow_private=self._environment.allow_private)
         if credentials.exchange is not None and self.auth is None:
             raise ConfigError(
-                f'{plan.where}: oauth = "token_exchange" exchanges the tokens of callers, and nobody is asked for one; say in '
-                "[gateway.auth] how callers are known"
+                f'{plan.where}: oauth = "token_exchange" exchanges the tokens of callers, and callers are not asked for '
+                "tokens; say in [gateway.auth] how they authenticate"
             )
         settings = self.settings.server.get(entry.name, ServerSettings())
         control = ServerControl(plan, safe, self.controls)
@@ -421,7 +421,7 @@ class Gateway:
     def _check_view(self, name: str, view: ViewSettings) -> None:
         if view.to and self.auth is None:
             raise ConfigError(
-                f"view.{name}.to: nobody is asked who they are; say in [gateway.auth] how callers are known"
+                f"view.{name}.to: callers are not asked who they are; say in [gateway.auth] how they authenticate"
             )
 
     def _serve_view(self, name: str, view: ViewSettings) -> ServedView:
@@ -576,7 +576,7 @@ def _open_metrics(observe: Observed) -> Metrics | None:
     try:
         return Metrics(observe)
     except ConfigError as error:
-        log.info("nothing is counted: %s", error)
+        log.info("no figures are counted: %s", error)
         return None
 
 

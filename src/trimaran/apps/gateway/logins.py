@@ -310,7 +310,7 @@ class LoginDesk:
                         )
                         await perform(flow, fetcher)
         except (Error, TimeoutError) as error:
-            log.warning("a login was forgotten, but %s did not end its tokens: %s", login.issuer, error)
+            log.warning("a login was forgotten here, but %s did not revoke its tokens: %s", login.issuer, error)
         finally:
             await fetcher.close()
 
@@ -318,14 +318,14 @@ class LoginDesk:
         proofs = _proofs(request.headers.get("cookie") or "")
         if not proofs:
             return _reply(
-                400, "This login was not begun in this browser. Open the link that your program shows you, here."
+                400, "This login was not begun in this browser. Open the link that your program shows in this browser."
             )
         query = "&".join(f"{_quote(name)}={_quote(value)}" for name, value in request.query_params.items())
         state, url = request.query_params.get("state", ""), f"{self.base_url()}{_CALLBACK}?{query}"
         fleet = self._fleet()
         if not self._deliver(state, url, proofs) and fleet is not None:
             fleet.tell_soon(_NEWS, [state, url, proofs])
-        return _reply(200, "Thank you. You may close this page; the call goes on by itself or when it is repeated.")
+        return _reply(200, "Thank you. You may close this page. The call continues; if it does not, repeat it.")
 
     def _hear(self, news: Any) -> None:
         state, url, proofs = news
@@ -433,7 +433,7 @@ class ServerLogins:
         answer = await answer_live(call, "elicitation/create", {**params, "elicitationId": attempt.ticket})
         _check_answer(answer, attempt.server)
         if not await self._is_over(attempt, owner):
-            raise _refused(attempt.server, "the login has not come back yet; call again when you have logged in")
+            raise _refused(attempt.server, "the login is not finished yet; call again when you have logged in")
         return True
 
     async def _begin(self, owner: str, caller: str) -> _Attempt | None:
@@ -465,7 +465,7 @@ class ServerLogins:
             return False
         self._attempts.pop(owner, None)
         if task.cancelled():
-            raise _refused(attempt.server, "the login was given up")
+            raise _refused(attempt.server, "the login was cancelled")
         error = task.exception()
         if isinstance(error, Error):
             raise _refused(attempt.server, self._plan.mask(str(error))) from error
@@ -512,7 +512,7 @@ class ServerLogins:
                     if answer.action != "accept":
                         return "You did not log in."
                     if not await self._is_over(attempt, owner):
-                        return "The login has not come back yet. Log in, and call this again."
+                        return "The login is not finished yet. Log in, and call this again."
             return f"You are logged in to {name}."
 
         async def logout(ctx: Context) -> str:

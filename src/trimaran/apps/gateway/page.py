@@ -124,7 +124,7 @@ class StatusPage:
                 (_call_row(call) for call in reversed(gateway.controls.recent)),
             ),
             "<h2>Rules</h2>",
-            f"<p>A call that no rule is about is {'allowed' if gateway.controls.access.default == 'allow' else 'denied'}.</p>",
+            f"<p>A call that no rule matches is {'allowed' if gateway.controls.access.default == 'allow' else 'denied'}.</p>",
             _table(("action", "rule", "for", "where"), self._rules()),
         ]
         return 200, _document("".join(parts)), dict(_HEADERS)

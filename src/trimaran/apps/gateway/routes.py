@@ -73,7 +73,7 @@ class Routes:
             return refused.status, refused.body, dict(refused.headers)
         if self._gateway.controls.access.is_one_of(settings.admins, principal):
             return None
-        return 403, "this is for administrators: admins in [gateway] says who they are\n", _TEXT
+        return 403, "this is for administrators: admins in [gateway] lists them\n", _TEXT
 
     async def page(self, request: RouteRequest) -> Reply:
         refused = await self.refusal(request)

@@ -88,22 +88,22 @@ class Reloader:
         self._formatter = formatter
         self._files = [source.file for source in config.sources]
         self._stamps = self._look()
-        self._told = asyncio.Event()
+        self._wake = asyncio.Event()
 
     def wake(self) -> None:
         """Reload now, whether or not a file has changed."""
-        self._told.set()
+        self._wake.set()
 
     async def run(self) -> None:
         """Look and reload until cancelled."""
         while True:
             try:
                 async with asyncio.timeout(_LOOK_SECONDS):
-                    await self._told.wait()
+                    await self._wake.wait()
             except TimeoutError:
                 if await asyncio.to_thread(self._look) == self._stamps:
                     continue
-            self._told.clear()
+            self._wake.clear()
             await self.reload()
 
     async def reload(self) -> bool:
@@ -113,7 +113,7 @@ class Reloader:
             config = await asyncio.to_thread(self._load)
             await self._gateway.reload(config)
         except Error as error:
-            log.error("the configuration was not reloaded, and the one before stays: %s", error)
+            log.error("the configuration was not reloaded, and the previous one stays in use: %s", error)
             return False
         files = [source.file for source in config.sources]
         if files != self._files:

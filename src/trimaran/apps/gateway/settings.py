@@ -105,7 +105,7 @@ class GatewaySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     open_metrics: bool = False
     """Let anyone read `/metrics`."""
     default: Literal["allow", "deny"] | None = None
-    """What happens to a call that no rule is about; unless said, "deny" as soon as there is a rule that allows."""
+    """What happens to a call that no rule matches; unless said, "deny" as soon as there is a rule that allows."""
     audit: str | None = None
     """The file that gets a line for every decision and every call."""
     audit_arguments: Literal["digest", "full", "none"] = "digest"

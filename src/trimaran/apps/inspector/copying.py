@@ -23,7 +23,7 @@ def copy_message(inspector: Inspector, row: MessageRow, form: str) -> str:
     """A message in one of the forms `curl`, `python`, `pytest` and `json`."""
     body = inspector.log.body(row.seq)
     if body is None:
-        raise NotThere("the body gave way to newer ones")
+        raise NotThere("the body was dropped to make room for newer ones")
     mask = inspector.mask_for(row.server)
     text = mask(body.decode("utf-8", "replace"))
     if form == "json":

@@ -75,7 +75,7 @@ class Doctors:
                 await examine(server.reach, tell)
         except Exception as error:  # the doctor's own mistake must not look like the server's
             section = {"section": "Doctor", "key": "doctor", "title": "the doctor", "status": "fail"}
-            why = "This is the doctor's trouble, not the server's."
+            why = "This is a mistake in the doctor, not in the server."
             seen = mask(f"{type(error).__name__}: {error}")
             examination.checks.append({**section, "seen": seen, "why": why, "fix": "Try again.", "details": []})
         finally:
@@ -86,7 +86,7 @@ class Doctors:
         """The last examination of a server."""
         examination = self._last.get(server)
         if examination is None:
-            raise NotThere("this server was not examined yet: POST to the same path")
+            raise NotThere("this server has not been examined yet: POST to the same path")
         counts: dict[str, int] = {"ok": 0, "warn": 0, "fail": 0, "skipped": 0}
         for check in examination.checks:
             counts[check["status"]] += 1

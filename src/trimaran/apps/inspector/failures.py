@@ -56,7 +56,7 @@ _BLAMED: Final[tuple[tuple[type[BaseException], Blame], ...]] = (
 )
 _HINTS: Final[dict[str, str]] = {
     "TimedOut": "Allow more time in the server's options, or look at its stderr: it may still be at work.",
-    "ConnectFailed": "Run the doctor: it says how far the connection comes.",
+    "ConnectFailed": "Run the doctor: it says where the connection fails.",
     "ConnectionLost": "The server, or something on the way, ended the connection. The next call connects again.",
     "Unauthorized": "Log in on the server's OAuth page, or give a token.",
     "UnsupportedVersion": "Try another era or revision.",

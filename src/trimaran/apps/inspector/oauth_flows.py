@@ -366,7 +366,7 @@ class OAuthFlows:
             # RFC 9449, 9: the proof must contain this nonce. The driver learns it, and the next proof has it.
             if wants_nonce and await login.driver.refused(401, reply.headers, sent, flow.url, 0):
                 step.phase, step.ok, step.problem = "dpop", True, None
-                step.notes.append("the server wants a nonce in the proof: once more, with the nonce")
+                step.notes.append("the server wants a nonce in the proof: the request is sent again with the nonce")
                 continue
             if reply.status in (401, 403):
                 raise AuthorizationFailed(f"the server refuses the new token ({reply.status})", step="token use")
@@ -476,7 +476,7 @@ def _reply_notes(phase: str, request: HttpRequest, reply: HttpReply) -> list[str
             else "clients cannot register themselves: a client id is needed"
         )
         if members.get("client_id_metadata_document_supported"):
-            notes.append("client metadata documents are taken")
+            notes.append("client metadata documents are accepted")
         if members.get("dpop_signing_alg_values_supported"):
             notes.append("DPoP is supported")
     if "access_token" in members:

@@ -185,7 +185,7 @@ class QuestionDesk:
         """
         entry = self._open.get(id)
         if entry is None:
-            raise NotThere(f"the question {id!r} does not wait: it was answered or withdrawn")
+            raise NotThere(f"the question {id!r} is not open any more: it was answered or withdrawn")
         action = body.get("action")
         if action not in ("accept", "decline", "cancel"):
             raise BadRequest('action must be "accept", "decline" or "cancel"')
@@ -235,7 +235,7 @@ class QuestionDesk:
     async def _sampled(self, entry: _Open, body: Mapping[str, Any]) -> Any:
         if body.get("by") == "model":
             if self.sample_by_model is None:
-                raise BadRequest("no model is at hand: start the inspector with --model NAME")
+                raise BadRequest("there is no model: start the inspector with --model NAME")
             assert entry.sampling is not None
             return msgspec.to_builtins(await self.sample_by_model(entry.sampling))
         if "result" in body:

@@ -139,10 +139,10 @@ def read_recording(data: bytes) -> RecordedSession:
         raise ConfigError(f"this is not a recording of trimaran inspect: {error}") from None
     if session.format != FORMAT:
         raise ConfigError(
-            f"this is not a recording that this version reads: trimaranRecording must be {FORMAT}, not {session.format}"
+            f"this version cannot read the recording: trimaranRecording must be {FORMAT}, not {session.format}"
         )
     if not (all(map(_is_sound, session.messages)) and all(call.kind in _KINDS for call in session.calls)):
-        raise ConfigError("this is not a recording of trimaran inspect: a call or message is of no kind that there is")
+        raise ConfigError("this is not a recording of trimaran inspect: a call or message is of an unknown kind")
     return session
 
 

@@ -66,4 +66,4 @@ def integer(value: str | None, name: str, default: int | None = None) -> int | N
     try:
         return int(value)
     except ValueError:
-        raise BadRequest(f"{name} must be a whole number, not {value[:40]!r}") from None
+        raise BadRequest(f"{name} must be an integer, not {value[:40]!r}") from None

@@ -93,7 +93,7 @@ class Sources:
         if key not in self._entries:
             self.list()
         if key not in self._entries:
-            raise NotThere("no configuration has this server any more: look at the list again")
+            raise NotThere("no configuration has this server any more: reload the list")
         entry, program = self._entries[key]
         try:
             reach = reach_of_entry(entry)

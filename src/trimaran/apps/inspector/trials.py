@@ -149,7 +149,9 @@ class _Attempt:
                 await self._do(client, call)
                 outcome.call_ms = round((time.perf_counter() - called) * 1000, 1)
         except TimeoutError:
-            outcome.failure = PageFailure(blame="transport", kind="TimedOut", message=f"no end within {_SECONDS:g} s")
+            outcome.failure = PageFailure(
+                blame="transport", kind="TimedOut", message=f"it did not end within {_SECONDS:g} s"
+            )
         except Error as error:
             outcome.failure = failure_of(error)
         rows, _ = self._inspector.log.select(
@@ -263,12 +265,12 @@ def _essence(outcome: Outcome) -> dict[str, Any]:
 
 def _verdict(usual: Outcome, changed: Outcome, *, is_same: bool) -> str:
     if usual.failure is not None:
-        return f"It fails as usual already: {usual.failure.message}"
+        return f"It already fails without any change: {usual.failure.message}"
     if changed.failure is not None:
-        return f"It works as usual and fails if you {changed.title}: {changed.failure.message}"
+        return f"It works without the change and fails if you {changed.title}: {changed.failure.message}"
     if is_same:
         return f"It makes no difference if you {changed.title}."
-    return f"It works either way, and the outcome differs if you {changed.title}."
+    return f"It works either way, but the result differs if you {changed.title}."
 
 
 @contextlib.asynccontextmanager
@@ -316,7 +318,7 @@ def _put_faults(attempt: _Attempt, name: TrialName, value: Any) -> None:
         entry = cast("dict[str, Any]", target)
         if attempt.options.get("sandbox") or entry.get("sandbox"):
             raise ConfigError(
-                "this trial starts the server by itself, and would do so without its sandbox: it is not made"
+                "this trial starts the server by itself, and would do so without its sandbox; the trial was not run"
             )
         target = [entry.get("command"), *(entry.get("args") or ())]
     if name == "slow":

@@ -556,7 +556,9 @@ class _Reading:
     def _always(self, path: str, table: Mapping[str, Any]) -> bool:
         always = self._take("always", _flag, False, table, f"{path}always")
         if always and table.get("lazy") is True:
-            self._notes.add(f"{path}always", "lazy says the opposite: remove one of them", "contradiction")
+            self._notes.add(
+                f"{path}always", "lazy and always contradict each other: remove one of them", "contradiction"
+            )
         return always
 
     def _transform(self, tool: str, table: Mapping[str, Any], key: str) -> dict[str, Any]:

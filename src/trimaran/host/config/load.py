@@ -226,7 +226,7 @@ def _unknown(whole: Mapping[str, Any], source: Source, lines: Mapping[KeyPath, i
         if key in _MISNOMERS:
             hint = "servers are written as [server.NAME] here"
         else:
-            hint = f"did you mean {near[0]!r}?" if near else "known are server, permissions and context"
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join((*_TOP, *_APPLICATIONS))}"
         message = f"this key is not known, and ignored; {hint}"
         problems.append(Problem(source.file, message, key, lines.get((key,)), "unknown_key"))
     return problems

@@ -27,7 +27,11 @@ def read_duration(value: Any, *, longest: float | None = LONGEST) -> float:
     if not seconds > 0 or not math.isfinite(seconds):
         raise ValueError(f'{_quoted(value)} is not more than nothing: write a duration such as "60s"')
     if longest is not None and seconds > longest:
-        hint = '; a number is in seconds, milliseconds are written "30000ms"' if _is_bare(value) else ""
+        hint = (
+            f'; a number is in seconds, and milliseconds are written "{str(value).strip()}ms"'
+            if _is_bare(value)
+            else ""
+        )
         raise ValueError(f"{_quoted(value)} is longer than the most that is allowed, {write_duration(longest)}{hint}")
     return seconds
 

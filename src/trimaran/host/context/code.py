@@ -189,7 +189,9 @@ async def run_code(
     except monty.MontyError as error:
         return run.failed(_explain(error, run, monty))
     if _is_unawaited(value):
-        return run.failed("The code ended with a call that was not awaited, so it was not made: write await before it.")
+        return run.failed(
+            "The code ended with a call that was not awaited, so the call was not made: write await before it."
+        )
     return CodeResult(value, run.printed(), "", tuple(run.calls))
 
 
@@ -338,7 +340,7 @@ class _Run:
             arguments = _bind(self.tools.function(name), values, named)
             if len(self.calls) >= self.limits.calls:
                 raise RuntimeError(
-                    f"the code may call tools {self.limits.calls} times, and has: do the rest in another run"
+                    f"the code may call tools {self.limits.calls} times, and has done so: do the rest in another run"
                 )
             tool = self.tools.tool(name)
             self.calls.append(tool)
@@ -420,7 +422,7 @@ _ADVICE: Final[tuple[tuple[str, str], ...]] = (
 def _explain(error: Any, run: _Run, monty: Any) -> str:
     """The error as a model reads it: where, what, and what to do."""
     if isinstance(error, monty.MontyCrashedError):
-        why = "its time was over" if error.timed_out else "the sandbox ended"
+        why = "it ran out of time" if error.timed_out else "the sandbox ended"
         return f"The code was stopped: {why}. Do less in one run."
     text = str(error)
     where = error.display("traceback") if isinstance(error, (monty.MontyRuntimeError, monty.MontySyntaxError)) else text

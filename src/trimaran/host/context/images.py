@@ -33,7 +33,7 @@ def _pillow() -> Any:
     try:
         from PIL import Image
     except ImportError:
-        log.info("pictures are passed on as they are: install trimaran[images] to have large ones scaled")
+        log.info("pictures are passed on at full size: install trimaran[images] to scale large ones down")
         return None
     return Image
 
@@ -49,7 +49,7 @@ def scale_image(block: ImageContent, format: str) -> ImageContent:
     try:
         scaled = _scaled(pillow, base64.b64decode(block.data, validate=True), edge, kind)
     except (binascii.Error, ValueError, OSError, SyntaxError, pillow.DecompressionBombError, MemoryError) as error:
-        log.info("a picture of a tool is passed on as it is: %s", error)
+        log.info("a tool's picture is passed on at full size: %s", error)
         return block
     if scaled is None:
         return block

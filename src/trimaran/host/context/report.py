@@ -243,7 +243,7 @@ def _of_tool(entry: ToolOfServer, size: Mapping[Detail, int]) -> Iterator[Contex
             names = ", ".join(name[:40] for name in silent[:_MOST_NAMED])
             yield find("arguments", f"arguments without a description: {names}{more}")
     for finding in dict.fromkeys(str(item) for item in scan_tool(tool) if item.severity == "ask"):
-        yield find("words", f"a host withholds its words from the model, and asks before it is called: {finding}")
+        yield find("words", f"a host hides its description from the model and asks before each call: {finding}")
     whole, noise = size["whole"], size["whole"] - size["plain"]
     if whole > _LARGE:
         yield find("large", f"its definition is {whole:,} tokens; shorten it, or divide the tool", whole)
@@ -291,7 +291,7 @@ def _of_providers(tools: Sequence[ToolOfServer], formats: Sequence[str]) -> Iter
             try:
                 problems = lint(tool, profile, fit="auto")
             except (Error, RecursionError) as error:
-                message = f"{format} cannot be given it: {str(error)[:200]}"
+                message = f"it cannot be written for {format}: {str(error)[:200]}"
                 yield ContextFinding(kind="provider", server=server, tool=tool.name, message=message)
                 continue
             refused = [problem for problem in problems if problem.weight == "refused" and problem.rule != "name"]

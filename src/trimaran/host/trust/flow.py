@@ -106,8 +106,8 @@ class DataFlow:
             return ""
         private, untrusted = (_named(self._by_touch[touch]) for touch in ("private", "untrusted"))
         return (
-            f"{tool} can send data outside, and this conversation holds private data (from {private}) beside content of "
-            f"strangers (from {untrusted}), which may have sentences the model to send it [flow]"
+            f"{tool} can send data outside, and this conversation holds private data (from {private}) beside "
+            f"content of strangers (from {untrusted}), which may have told the model to send it [flow]"
         )
 
     def clear(self) -> None:

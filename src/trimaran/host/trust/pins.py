@@ -203,7 +203,7 @@ class Pins:
         except FileNotFoundError:
             return None
         except (AttributeError, KeyError, ValueError, RecursionError):  # decoding and converting fail with ValueErrors
-            raise _damaged(file, "it is not whole") from None
+            raise _damaged(file, "a part of it is missing or malformed") from None
         except OSError as error:
             raise _damaged(file, f"it cannot be read: {error.strerror or error}") from None
         if target is not None and (server.name, server.fingerprint) != (target.name, target.fingerprint):

@@ -248,7 +248,11 @@ class CatalogReview:
             )
         names = ", ".join(f"{in_one_line(item.name, 60)} ({item.state})" for item in untold[:_TOLD])
         more = f" and {len(untold) - _TOLD} more" if len(untold) > _TOLD else ""
-        outcome = "are offered all the same" if mode == "warn" else "are not offered until a person agrees"
+        outcome = (
+            "are offered to the model anyway"
+            if mode == "warn"
+            else "are not offered to the model until a person agrees"
+        )
         problem = next((f" {item.problem}" for item in untold if item.problem), "")
         log.warning(
             "definitions of the server %r are not as they were pinned, and %s: %s%s.%s See `trimaran pins diff %s`",

@@ -219,7 +219,7 @@ class Scanner:
             )
         sentences = "; ".join(map(str, untold[:_TOLD]))
         more = f"; and {len(untold) - _TOLD} more" if len(untold) > _TOLD else ""
-        log.warning("the words of the server %r need a look: %s%s", server or untold[0].server, sentences, more)
+        log.warning("texts of the server %r look suspicious: %s%s", server or untold[0].server, sentences, more)
 
 
 def _grave(findings: Collection[ScanFinding]) -> list[ScanFinding]:

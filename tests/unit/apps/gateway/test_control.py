@@ -53,7 +53,7 @@ deny = ["mcp__boats__sail(Titanic) to group:crew"]
             assert (await ann.call_tool("boats_sail", {"boat": "Ida"})).data == "Ida sails"
             refused = await ann.call_tool("boats_sail", {"boat": "Titanic"})
             assert refused.is_error
-            assert refused.content[0].text == "mcp__boats__sail is not allowed to you here."
+            assert refused.content[0].text == "you may not use mcp__boats__sail here."
             with pytest.raises(CallError, match="boats_sink"):
                 await ann.call_tool("boats_sink", {"boat": "Ida"})
         async with client_of(gateway, "bob-key-123", era=era) as bob:

@@ -56,7 +56,7 @@ async def test_rules_are_about_the_servers_own_tools_whatever_a_view_calls_them(
     async with gateway_of(text) as gateway, connect(url_of(gateway, "/views/harbour/mcp")) as client:
         result = await client.call_tool("boats_set_sail", {"vessel": "Titanic"})
         assert result.is_error
-        assert result.content[0].text == "mcp__boats__sail is not allowed to you here. Too much ice."  # pyright: ignore[reportAttributeAccessIssue]
+        assert result.content[0].text == "you may not use mcp__boats__sail here. Too much ice."  # pyright: ignore[reportAttributeAccessIssue]
 
 
 async def test_a_view_is_for_those_it_names() -> None:
@@ -116,7 +116,7 @@ async def test_the_tables_of_a_server_say_how_every_endpoint_shows_it() -> None:
         ('[view."a b"]\nservers = []', "a view has a name of letters"),
         ('[view.a]\nservers = ["boats"]\nto = ["ann"]', "'ann' is no caller"),
         ('[view.a]\nservers = ["boats"]\ntransforms.boats.sail.nmae = "x"', "did you mean .*name"),
-        ('[view.a]\nservers = ["boats"]\nto = ["user:ann"]', "nobody is asked who they are"),
+        ('[view.a]\nservers = ["boats"]\nto = ["user:ann"]', "callers are not asked who they are"),
     ],
 )
 async def test_a_view_that_cannot_be_meant_stops_the_load(text: str, message: str) -> None:

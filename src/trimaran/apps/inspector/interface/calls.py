@@ -47,7 +47,7 @@ async def get_call(request: PageRequest) -> Any:
 async def get_result(request: PageRequest) -> Any:
     call = _call(request)
     if call.result is None:
-        raise NotThere("the call has no result, or it gave way to newer ones")
+        raise NotThere("the call has no result, or it was dropped to make room for newer ones")
     path = request.query.get("path")
     if path is None:
         return Reply(body=call.result)

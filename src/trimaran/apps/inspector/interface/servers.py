@@ -228,7 +228,7 @@ async def open_app(request: PageRequest) -> Any:
         if isinstance(text, str):
             break
     else:
-        raise BadRequest(f"{uri} has no text, so it is no view")
+        raise BadRequest(f"{uri} has no text, so it cannot be shown as a view")
     raw_meta: Any = getattr(content, "meta", None) or {}
     meta, problems = ViewMeta.read(raw_meta.get("ui"))
     policy = meta.csp or Csp()

@@ -61,7 +61,7 @@ def _row(request: PageRequest) -> MessageRow:
     text = request.variables["seq"]
     row = request.inspector.log.row(int(text)) if text.isdecimal() else None
     if row is None:
-        raise NotThere(f"there is no message {text!r}; the oldest give way to newer ones")
+        raise NotThere(f"there is no message {text!r}; the oldest are dropped to make room for newer ones")
     return row
 
 
@@ -70,7 +70,7 @@ def message_json(row: MessageRow, body: bytes | None, exchange: TracedExchange |
     whole: dict[str, Any] = msgspec.to_builtins(row)
     if body is None:
         whole["truncated"] = True
-        whole["text"] = "the body gave way to newer ones"
+        whole["text"] = "the body was dropped to make room for newer ones"
     elif len(body) > _INLINE:
         whole["truncated"] = True
         whole["text"] = mask(body[:_EXCERPT].decode("utf-8", "replace"))
@@ -121,7 +121,7 @@ async def get_body(request: PageRequest) -> Any:
     row = _row(request)
     body = request.inspector.log.body(row.seq)
     if body is None:
-        raise NotThere("the body gave way to newer ones")
+        raise NotThere("the body was dropped to make room for newer ones")
     text = request.inspector.mask_for(row.server)(body.decode("utf-8", "replace"))
     return Reply(body=text.encode("utf-8", "replace"), content_type="text/plain; charset=utf-8")
 
