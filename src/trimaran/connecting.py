@@ -207,7 +207,7 @@ def _from_config(entry: dict[str, Any], options: dict[str, Any]) -> tuple[_Diale
     env = {**_mapping("env", entry.get("env")), **_mapping("env", options.get("env"))}
     arguments: Any = entry.get("args") or []
     if not isinstance(arguments, (list, tuple)):
-        raise ConfigError(f"args is a list, not {arguments!r}")
+        raise ConfigError(f"args must be a list, not {arguments!r}")
     place = {
         "env": env or None,
         "cwd": options.get("cwd") or entry.get("cwd"),
@@ -221,7 +221,7 @@ def _mapping(name: str, value: Any) -> Mapping[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{name} is a mapping, not {type(value).__name__}")
+        raise ConfigError(f"{name} must be a mapping, not {type(value).__name__}")
     return cast("Mapping[str, Any]", value)
 
 

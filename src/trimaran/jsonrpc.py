@@ -153,12 +153,12 @@ def _fault(parts: dict[str, Any]) -> str | None:
         return 'the message lacks "jsonrpc": "2.0"'
     is_failure = "method" not in parts and "error" in parts and "result" not in parts
     if "id" in parts and as_request_id(parts["id"]) is None and not (is_failure and parts["id"] is None):
-        return f"id is a string or an integer, not {msgspec.json.encode(parts['id']).decode()[:80]}"
+        return f"id must be a string or an integer, not {msgspec.json.encode(parts['id']).decode()[:80]}"
     if "method" in parts:
         if not isinstance(parts["method"], str):
-            return "method is a string"
+            return "method must be a string"
         if not isinstance(parts.get("params", {}), (dict, list)):
-            return "params is an object or an array"
+            return "params must be an object or an array"
         return None
     if ("result" in parts) == ("error" in parts):
         return "the message has neither a method nor exactly one of result and error"

@@ -102,7 +102,7 @@ async def test_a_worker_refuses_numbers_that_mean_nothing(options: dict[str, flo
 
 @pytest.mark.parametrize("options", [{"most_waiting": 0}, {"redelivery": 0.0}, {"redelivery": float("inf")}], ids=str)
 def test_a_docket_refuses_numbers_that_mean_nothing(options: dict[str, float]) -> None:
-    with pytest.raises(ConfigError, match="is a positive number"):
+    with pytest.raises(ConfigError, match="must be a positive number"):
         Docket(**options)  # type: ignore[arg-type]
 
 

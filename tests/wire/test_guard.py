@@ -400,7 +400,7 @@ async def test_the_public_url_is_the_endpoints_own() -> None:
 
 
 def test_one_host_is_a_list_of_one() -> None:
-    with pytest.raises(ConfigError, match=r'allowed_hosts is a list of names, \["api.example"\]'):
+    with pytest.raises(ConfigError, match=r'allowed_hosts must be a list of names, \["api.example"\]'):
         demo().asgi(allowed_hosts="api.example")
 
 

@@ -127,7 +127,7 @@ class ApiKey(Provider):
 
     def _read(self, keys: Mapping[str, Any] | Iterable[str]) -> dict[bytes, _Entry]:
         if isinstance(keys, str):
-            raise ConfigError('keys is a mapping or a list of keys: keys=["..."], not one string')
+            raise ConfigError('keys must be a mapping or a list of keys: keys=["..."], not one string')
         table = cast("Mapping[str, Any]", keys) if isinstance(keys, Mapping) else dict.fromkeys(keys, True)
         if not table:
             raise ConfigError("keys must not be empty: nobody could call")

@@ -130,7 +130,7 @@ class Basic(Provider):
 
 def _read(credentials: Mapping[str, Any], hashed: bool | None) -> dict[str, _User]:
     if not isinstance(credentials, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigError(f"credentials is a mapping from user to password, not {type(credentials).__name__}")
+        raise ConfigError(f"credentials must be a mapping from user to password, not {type(credentials).__name__}")
     if not credentials:
         raise ConfigError("credentials must not be empty: nobody could call")
     return {name: _user(name, info, hashed) for name, info in credentials.items()}

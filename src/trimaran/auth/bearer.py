@@ -260,13 +260,13 @@ def _names(option: str, value: str | Iterable[str] | None) -> frozenset[str]:
         return frozenset()
     names = frozenset([value] if isinstance(value, str) else value)
     if not names or not all(isinstance(item, str) and item for item in names):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigError(f"{option} is a string or a list of strings, and not empty")
+        raise ConfigError(f"{option} must be a string or a list of strings, and not empty")
     return names
 
 
 def _seconds(option: str, value: Any, most: float) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= most:
-        raise ConfigError(f"{option} is a number of seconds from 0 to {most:g}, not {value!r}")
+        raise ConfigError(f"{option} must be a number of seconds from 0 to {most:g}, not {value!r}")
     return float(value)
 
 

@@ -34,7 +34,7 @@ def provider_from(config: Mapping[str, Json] | Provider | Iterable[Mapping[str, 
         return config
     if not isinstance(config, Mapping):
         if isinstance(config, (str, bytes)):
-            raise ConfigError('auth is a mapping, {"provider": "bearer", "provider_opts": {...}}, not a string')
+            raise ConfigError('auth must be a mapping, {"provider": "bearer", "provider_opts": {...}}, not a string')
         providers = [provider_from(item) for item in config]
         return providers[0] if len(providers) == 1 else AnyOf(*providers)
     return _read_provider(cast("Mapping[str, Any]", config))
@@ -50,7 +50,7 @@ def _read_provider(config: Mapping[str, Any]) -> Provider:
         raise ConfigError(f"auth: there is no provider {name!r}; use one of {', '.join(kinds)}")
     provider_options: Any = config.get("provider_opts") or {}
     if not isinstance(provider_options, Mapping):
-        raise ConfigError(f"auth: provider_opts is a mapping, not {type(provider_options).__name__}")
+        raise ConfigError(f"auth: provider_opts must be a mapping, not {type(provider_options).__name__}")
     renamed = _RENAMED.get(name, {})
     options = {renamed.get(key, key): value for key, value in cast("Mapping[str, Any]", provider_options).items()}
     options |= {key: config[key] for key in ("required_scopes", "realm") if config.get(key) is not None}

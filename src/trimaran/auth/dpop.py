@@ -141,7 +141,7 @@ class DPoP:
         clock: Callable[[], float] = time.time,
     ) -> None:
         if isinstance(window, bool) or not 1 <= window <= 3600:
-            raise ConfigError(f"window is a number of seconds from 1 to 3600, not {window!r}")
+            raise ConfigError(f"window must be a number of seconds from 1 to 3600, not {window!r}")
         self.required = required
         self.has_nonces = nonces
         self.algorithms: tuple[str, ...] = _check_algorithms(algorithms)

@@ -148,7 +148,7 @@ class TokenExchange:
         if audience is None and resource is None and not scopes:
             raise ConfigError("token_for needs the purpose of the token: audience=, resource= or scopes=")
         if isinstance(scopes, str):
-            raise ConfigError(f"token_for: scopes is a list of strings, not {scopes!r}")
+            raise ConfigError(f"token_for: scopes must be a list of strings, not {scopes!r}")
         inbound, expires_at = _inbound(caller)
         name = _digest(inbound, audience, resource, *sorted(set(scopes)))
         if not fresh and (cached := self._cached.get(name)) is not None and self._clock() < cached.until:

@@ -74,7 +74,7 @@ def hash_password(
     if algorithm != "pbkdf2-sha256":
         raise ConfigError(f"algorithm: there is no {algorithm!r}; use pbkdf2-sha256")
     if isinstance(iterations, bool) or not MIN_ITERATIONS <= iterations <= _MAX_ITERATIONS:
-        raise ConfigError(f"iterations is a number from {MIN_ITERATIONS} to {_MAX_ITERATIONS}, not {iterations!r}")
+        raise ConfigError(f"iterations must be a number from {MIN_ITERATIONS} to {_MAX_ITERATIONS}, not {iterations!r}")
     salt = secrets.token_bytes(_SALT_BYTES)
     derived = derive(password, salt, iterations)
     return f"{DERIVED}{iterations}${base64.b64encode(salt).decode()}${base64.b64encode(derived).decode()}"

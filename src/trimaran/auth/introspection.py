@@ -70,7 +70,7 @@ class Introspection(Provider):
         if auth_method not in ("client_secret_basic", "client_secret_post"):
             raise ConfigError(f"auth_method is client_secret_basic or client_secret_post, not {auth_method!r}")
         if not timeout > 0:
-            raise ConfigError(f"timeout is a number of seconds above 0, not {timeout!r}")
+            raise ConfigError(f"timeout must be a number of seconds above 0, not {timeout!r}")
         check_seconds("timeout", timeout)
         self._endpoint = endpoint
         self._timeout = timeout

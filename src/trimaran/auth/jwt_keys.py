@@ -64,7 +64,7 @@ class VerifyKey(NamedTuple):
 def import_secret(secret: str | bytes) -> VerifyKey:
     """A shared secret, for the HS algorithms that it is long enough for (RFC 7518, 3.2)."""
     if not isinstance(secret, (str, bytes)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigError(f"secret is a string or bytes, not {type(secret).__name__}")
+        raise ConfigError(f"secret must be a string or bytes, not {type(secret).__name__}")
     raw = secret.encode() if isinstance(secret, str) else secret
     allowed = frozenset(name for name, least in _MIN_SECRET.items() if len(raw) >= least)
     if not allowed:

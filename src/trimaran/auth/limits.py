@@ -164,7 +164,7 @@ def _admit(buckets: Buckets, key: Hashable) -> None:
 
 def _networks(proxies: Iterable[str]) -> tuple[IPv4Network | IPv6Network, ...]:
     if isinstance(proxies, str):
-        raise ConfigError('trusted_proxies is a list: trusted_proxies=["10.0.0.0/8"], not one string')
+        raise ConfigError('trusted_proxies must be a list: trusted_proxies=["10.0.0.0/8"], not one string')
     networks: list[IPv4Network | IPv6Network] = []
     for item in proxies:
         try:

@@ -137,13 +137,13 @@ class Provider:
 def check_scopes(scopes: Iterable[str], option: str = "required_scopes") -> tuple[str, ...]:
     words: tuple[Any, ...] = (scopes,) if isinstance(scopes, str) else tuple(scopes)
     if isinstance(scopes, str) or not all(isinstance(scope, str) and _SCOPE.fullmatch(scope) for scope in words):
-        raise ConfigError(f'{option} is a list of scopes, each a word of plain ASCII: ["read"], not {scopes!r}')
+        raise ConfigError(f'{option} must be a list of scopes, each a word of plain ASCII: ["read"], not {scopes!r}')
     return words
 
 
 def check_realm(realm: Any) -> str | None:
     if realm is not None and not (isinstance(realm, str) and realm.isprintable() and realm.isascii()):
-        raise ConfigError(f"realm is a string of plain ASCII, or None, not {realm!r}")
+        raise ConfigError(f"realm must be a string of plain ASCII, or None, not {realm!r}")
     return realm
 
 

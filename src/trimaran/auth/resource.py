@@ -623,10 +623,10 @@ def _is_safe(url: str) -> bool:
 
 def _check_list(option: str, values: Any, *, example: str = "...") -> tuple[str, ...]:
     if isinstance(values, str) or not isinstance(values, (list, tuple, set, frozenset)):
-        raise ConfigError(f'{option} is a list of strings, {option}=["{example}"], not {values!r}')
+        raise ConfigError(f'{option} must be a list of strings, {option}=["{example}"], not {values!r}')
     items = tuple(cast("Iterable[Any]", values))
     if not all(isinstance(item, str) and item for item in items):
-        raise ConfigError(f'{option} is a list of strings, {option}=["{example}"], not {values!r}')
+        raise ConfigError(f'{option} must be a list of strings, {option}=["{example}"], not {values!r}')
     return items
 
 
@@ -650,7 +650,7 @@ def _check_methods(methods: Any) -> tuple[str, ...]:
 
 def _check_text(option: str, text: Any) -> str | None:
     if text is not None and (not isinstance(text, str) or not text):
-        raise ConfigError(f"{option} is a text, not {text!r}")
+        raise ConfigError(f"{option} must be a text, not {text!r}")
     return text
 
 
@@ -658,7 +658,7 @@ def _check_extras(metadata: Mapping[str, Json] | None) -> Mapping[str, Any]:
     if metadata is None:
         return {}
     if not isinstance(metadata, Mapping) or not all(isinstance(name, str) for name in metadata):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ConfigError(f"metadata is a mapping of further fields of the document, not {metadata!r}")
+        raise ConfigError(f"metadata must be a mapping of further fields of the document, not {metadata!r}")
     reserved = sorted(_RESERVED.intersection(metadata))
     if reserved:
         raise ConfigError(f"metadata: {', '.join(reserved)} has an option of its own; use that")

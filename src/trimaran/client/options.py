@@ -129,9 +129,9 @@ class Options(Struct, frozen=True, kw_only=True):
         for name in ("timeout", "max_timeout", "connect_timeout", "ping_interval", "grace"):
             value: Any = getattr(self, name)
             if value is None and name in ("connect_timeout", "grace"):
-                raise ConfigError(f"{name} is a number of seconds, not None")
+                raise ConfigError(f"{name} must be a number of seconds, not None")
             if value is not None and not _is_positive(value, zero=name == "grace"):
-                raise ConfigError(f"{name} is a positive number of seconds, not {value!r}")
+                raise ConfigError(f"{name} must be a positive number of seconds, not {value!r}")
             check_seconds(name, value)
         for name in ("retries", "ping_failures", "max_rounds", "max_message_bytes"):
             value = getattr(self, name)
@@ -149,7 +149,7 @@ class Options(Struct, frozen=True, kw_only=True):
         for name in ("client_info", "capabilities", "headers", "env"):
             value: Any = getattr(self, name)
             if value is not None and not isinstance(value, Mapping):
-                raise ConfigError(f"{name} is a mapping, not {type(value).__name__}")
+                raise ConfigError(f"{name} must be a mapping, not {type(value).__name__}")
         for name in ("headers", "env"):
             pairs: Mapping[Any, Any] = getattr(self, name) or {}
             for key, value in pairs.items():

@@ -94,7 +94,7 @@ def _texts(table: Mapping[str, Any], key: str) -> tuple[str, ...]:
     if not isinstance(listed, (list, tuple)) or not all(
         isinstance(item, str) and item and "\0" not in item for item in cast("list[Any]", listed)
     ):
-        raise ConfigError(f'sandbox.{key} is a list of texts, ["..."], not {listed!r}')
+        raise ConfigError(f'sandbox.{key} must be a list of texts, ["..."], not {listed!r}')
     return tuple(cast("list[str]", listed))
 
 

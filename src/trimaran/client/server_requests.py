@@ -373,7 +373,9 @@ def _roots(roots: Any) -> Any:
     if callable(roots):
         return roots
     if isinstance(roots, (str, bytes, Path, Root)) or not isinstance(roots, Iterable):
-        raise ConfigError(f"roots is a list of paths, file:// URIs or Roots, or a function; not {type(roots).__name__}")
+        raise ConfigError(
+            f"roots must be a list of paths, file:// URIs or Roots, or a function; not {type(roots).__name__}"
+        )
     return [_root(root) for root in cast("Sequence[Any]", roots)]
 
 

@@ -364,7 +364,7 @@ class Host:
     def _read_rules(self, allow: Iterable[str], ask: Iterable[str], deny: Iterable[str]) -> RulesRead:
         for action, texts in (("allow", allow), ("ask", ask), ("deny", deny)):
             if isinstance(texts, str):  # its characters would be rules, and "*" is one
-                raise ConfigError(f"{action} is a list of rules: write {action}=[{texts!r}]")
+                raise ConfigError(f"{action} must be a list of rules: write {action}=[{texts!r}]")
         reading = read_config_rules(self.config) + read_options(allow=allow, ask=ask, deny=deny)
         general = [problem for problem in reading.errors if problem.server is None]
         if general:
@@ -1623,7 +1623,7 @@ def _about(server: SupervisedServer) -> str:
 
 def _checked_budget(budget: int | None) -> int | None:
     if budget is not None and budget < 1:
-        raise ConfigError(f"a budget is a number of tokens, 1 or more, not {budget}")
+        raise ConfigError(f"a budget must be a number of tokens, 1 or more, not {budget}")
     return budget
 
 

@@ -6,7 +6,7 @@ stdio and memory pass None and walk the same ladder without the header rungs.
 The modern ladder, first failure wins, so that a peer that contradicts itself hears that before "unsupported":
 
     bytes -> JSON -> envelope -> `_meta` -> version header agrees -> revision served -> Mcp-Method agrees
-          -> method served -> Mcp-Name agrees -> typed params
+          -> method served -> typed params -> Mcp-Name agrees
 
 A message that names no revision in `_meta` belongs to a legacy era, unless its version header says otherwise; it is
 read just as far as its envelope and params, and `legacy/` asks the questions that need a session.
@@ -367,11 +367,11 @@ def _envelope_fault(value: dict[str, Any]) -> str:
     if value.get("jsonrpc") != "2.0":
         return 'the message lacks "jsonrpc": "2.0"'
     if "id" in value and (isinstance(value["id"], bool) or not isinstance(value["id"], (int, str))):
-        return f"id is a string or an integer, not {msgspec.json.encode(value['id']).decode()[:80]}"
+        return f"id must be a string or an integer, not {msgspec.json.encode(value['id']).decode()[:80]}"
     for member in ("id", "method"):
         if isinstance(value.get(member), str) and len(value[member]) > MAX_NAME:
             return f"{member} has at most {MAX_NAME} characters, not {len(value[member])}"
-    return "method is a string"
+    return "method must be a string"
 
 
 def _unreadable(error: Exception) -> RemoteProtocolError:

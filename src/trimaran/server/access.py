@@ -69,7 +69,7 @@ class InsufficientScope(ProtocolError):
 def scopes_of(scopes: Sequence[str], owner: str) -> tuple[str, ...]:
     """Scopes as declared; anything but a list of strings is refused (R185)."""
     if isinstance(scopes, str) or not all(type(s) is str for s in scopes):
-        raise DeclarationError(f'{owner}: scopes is a list of strings, scopes=["files:write"], not {scopes!r}')
+        raise DeclarationError(f'{owner}: scopes must be a list of strings, scopes=["files:write"], not {scopes!r}')
     return tuple(scopes)
 
 
@@ -104,7 +104,7 @@ def visible_of(visible_to: Any, owner: str) -> Visible | None:
         if all(type(s) is str and s for s in scopes):
             return _by_scopes(scopes)
     raise DeclarationError(
-        f'{owner}: visible_to is a list of scopes, visible_to=["admin"], or a function of the principal (None if '
+        f'{owner}: visible_to must be a list of scopes, visible_to=["admin"], or a function of the principal (None if '
         f"anonymous) that returns True or False, not {visible_to!r}"
     )
 

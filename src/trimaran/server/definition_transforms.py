@@ -71,7 +71,7 @@ def _choices(choices: ToolChoice, label: str) -> tuple[Choice, ...]:
         return (choices,)
     if isinstance(choices, str) or not all(type(choice) is str and choice for choice in choices):
         raise DeclarationError(
-            f'{label} is a list of names, patterns and tags, {label}=["search_*", "tag:billing"], or a function of the '
+            f'{label} must be a list of names, patterns and tags, {label}=["search_*", "tag:billing"], or a function of the '
             f"tool, not {choices!r}"
         )
     return tuple(choices)

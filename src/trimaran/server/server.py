@@ -137,7 +137,7 @@ class Server:
         if min_log_level not in LOG_LEVELS:
             raise DeclarationError(f"there is no log level {min_log_level!r}; use one of {', '.join(LOG_LEVELS)}")
         if not 0 <= cache_ttl < float("inf"):
-            raise DeclarationError(f"cache_ttl is a number of seconds, 0 or more, not {cache_ttl!r}")
+            raise DeclarationError(f"cache_ttl must be a number of seconds, 0 or more, not {cache_ttl!r}")
         check_seconds("cache_ttl", cache_ttl, DeclarationError)
         if cache_scope not in ("public", "private"):
             raise DeclarationError(f'cache_scope is "public" or "private", not {cache_scope!r}')
@@ -740,7 +740,7 @@ def _instructions_of(callbacks: Any) -> str | None:
 
 def _positive(name: str, value: int) -> int:
     if type(value) is not int or value <= 0:
-        raise DeclarationError(f"{name} is a positive integer, not {value!r}")
+        raise DeclarationError(f"{name} must be a positive integer, not {value!r}")
     return value
 
 

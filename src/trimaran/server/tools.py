@@ -176,7 +176,7 @@ def compile_tool(
     entry.place = 0
     label = f"tool {entry.key!r}"
     if timeout is not None and (isinstance(timeout, bool) or timeout <= 0):
-        raise DeclarationError(f"{label}: timeout is a positive number of seconds, not {timeout!r}")
+        raise DeclarationError(f"{label}: timeout must be a positive number of seconds, not {timeout!r}")
     check_seconds(f"{label}: timeout", timeout, DeclarationError)
     check_seconds(f"{label}: cache_ttl", cache_ttl, DeclarationError)
     entry.scopes = scopes_of(scopes, label)

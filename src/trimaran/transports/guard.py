@@ -214,14 +214,14 @@ def _hosts(allowed: Iterable[str] | str | None) -> frozenset[str] | None:
     if allowed in _ANY:
         return None
     if isinstance(allowed, str):
-        raise ConfigError(f'allowed_hosts is a list of names, ["{allowed}"], or "any"')
+        raise ConfigError(f'allowed_hosts must be a list of names, ["{allowed}"], or "any"')
     names = list(allowed or ())
     return None if any(name in _ANY for name in names) else frozenset(name.strip("[]").lower() for name in names)
 
 
 def _listed(origins: Iterable[str] | str) -> tuple[str, ...]:
     if isinstance(origins, str):
-        raise ConfigError(f'allowed_origins is a list of origins, ["{origins}"], or "any"')
+        raise ConfigError(f'allowed_origins must be a list of origins, ["{origins}"], or "any"')
     return tuple(origins)
 
 

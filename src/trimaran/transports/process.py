@@ -798,7 +798,9 @@ def _forget_guardians() -> None:
 
 def _read_command(command: Sequence[str]) -> list[str]:
     if isinstance(command, (str, bytes)):
-        raise ConfigError(f"a command is a list, program and arguments apart: {str(command).split()}, not {command!r}")
+        raise ConfigError(
+            f"a command must be a list, program and arguments apart: {str(command).split()}, not {command!r}"
+        )
     words = [os.fspath(word) for word in command]
     if not words or not words[0]:
         raise ConfigError("a command names at least the program: ['python', 'server.py']")

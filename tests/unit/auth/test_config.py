@@ -59,7 +59,7 @@ def test_a_provider_is_itself_and_a_list_is_several() -> None:
         ({"provider": ["bearer"]}, "no provider"),
         ({"providers": "bearer"}, "there is no providers"),
         ({"provider": "bearer"}, "none was given"),
-        ({"provider": "bearer", "provider_opts": ["geheim"]}, "provider_opts is a mapping, not list"),
+        ({"provider": "bearer", "provider_opts": ["geheim"]}, "provider_opts must be a mapping, not list"),
         ({"provider": "bearer", "provider_opts": {"sekret": "geheim"}}, "'sekret'"),
         ({"provider": "none", "required_scopes": ["read"]}, "required_scopes"),
         ({"provider": "basic", "provider_opts": {"credentials": {"a:b": "geheim"}}}, "without a colon"),

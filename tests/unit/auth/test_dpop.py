@@ -475,9 +475,9 @@ def test_urls_that_lead_nowhere_have_no_place() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"window": 0}, "window is a number of seconds"),
-        ({"window": True}, "window is a number of seconds"),
-        ({"window": 86_400}, "window is a number of seconds"),
+        ({"window": 0}, "window must be a number of seconds"),
+        ({"window": True}, "window must be a number of seconds"),
+        ({"window": 86_400}, "window must be a number of seconds"),
         ({"replay": 0}, "replay is how many"),
         ({"replay": True}, "replay is how many"),
         ({"replay": "redis"}, "replay is how many"),

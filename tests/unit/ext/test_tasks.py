@@ -840,7 +840,7 @@ def test_a_wrong_word_for_long_running_is_refused(wrong: Any) -> None:
 
 @pytest.mark.parametrize("lease", [0, -1, float("inf"), float("nan")], ids=str)
 def test_a_lease_that_cannot_be_one_is_refused(lease: float) -> None:
-    with pytest.raises(ConfigError, match="lease is a positive number of seconds"):
+    with pytest.raises(ConfigError, match="lease must be a positive number of seconds"):
         Tasks(lease=lease)
 
 

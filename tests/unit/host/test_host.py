@@ -432,7 +432,7 @@ def test_a_mistake_in_the_global_rules_stops_the_load() -> None:
 @pytest.mark.parametrize("action", ["allow", "ask", "deny"])
 def test_a_text_is_not_taken_for_a_list_of_rules(action: str) -> None:
     """Its characters would be: and the rule `*` allows everything."""
-    with pytest.raises(ConfigError, match=f"{action} is a list of rules"):
+    with pytest.raises(ConfigError, match=f"{action} must be a list of rules"):
         Host({}, **{action: "mcp__calc__*"})  # pyright: ignore[reportArgumentType]
 
 

@@ -35,7 +35,7 @@ def test_only_a_true_hint_says_that_a_tool_changes_nothing() -> None:
 
 @pytest.mark.parametrize("include", ["search", [""], [1]])
 def test_a_filter_of_another_kind_is_refused(include: object) -> None:
-    with pytest.raises(DeclarationError, match="include is a list of names, patterns and tags"):
+    with pytest.raises(DeclarationError, match="include must be a list of names, patterns and tags"):
         ToolFilter(include)  # pyright: ignore[reportArgumentType]
 
 

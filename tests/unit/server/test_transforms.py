@@ -581,7 +581,7 @@ WRONG: list[tuple[Any, str]] = [
     ({"transforms": {"serch": {"name": "x"}}}, "there is no tool 'serch'; did you mean 'search'? there are: count,"),
     ({"include": ["pey"]}, "mount of the server 'shop': there is no tool 'pey'; did you mean 'pay'?"),
     ({"includ": ["pay"]}, "includ: options of a connection, and a Server needs none; did you mean 'include'?"),
-    ({"include": "pay"}, 'include is a list of names, patterns and tags, include=["search_*", "tag:billing"]'),
+    ({"include": "pay"}, 'include must be a list of names, patterns and tags, include=["search_*", "tag:billing"]'),
     ({"transforms": {"search": {"arguments": {"p": {"name": "x"}}}}}, "tool 'search' has no argument 'p'"),
     ({"transforms": {"search": {"arguments": {"q": {"hidden": True}}}}}, "argument 'q' is required"),
     ({"transforms": {"search": {"arguments": {"limit": {"value": "x"}}}}}, "value does not fit the schema"),

@@ -181,7 +181,7 @@ def read_settings(target: Target, options: Mapping[str, Any]) -> Settings:
     if options.get("yes") and options.get("decline"):
         raise click.UsageError("--yes and --decline contradict each other: give one")
     if not 0 <= options["timeout"] < float("inf"):
-        raise click.UsageError(f"--timeout is a number of seconds, or 0 for no limit, not {options['timeout']:g}")
+        raise click.UsageError(f"--timeout must be a number of seconds, or 0 for no limit, not {options['timeout']:g}")
     ways = [flag for flag in ("bearer", "token-env", "login") if options.get(flag.replace("-", "_"))]
     if len(ways) > 1:
         raise click.UsageError(f"--{ways[0]} and --{ways[1]} contradict each other: give one")

@@ -94,9 +94,9 @@ class Docket:
         redelivery: float = 30.0,
     ) -> None:
         if not 0 < redelivery < float("inf"):
-            raise ConfigError(f"redelivery is a positive number of seconds, not {redelivery!r}")
+            raise ConfigError(f"redelivery must be a positive number of seconds, not {redelivery!r}")
         if most_waiting < 1:
-            raise ConfigError(f"most_waiting is a positive number, not {most_waiting!r}")
+            raise ConfigError(f"most_waiting must be a positive number, not {most_waiting!r}")
         self._library = _library()
         self._errors: Any = importlib.import_module("redis").RedisError
         self._url = url

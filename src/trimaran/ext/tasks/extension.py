@@ -126,7 +126,7 @@ class Tasks:
         runner: Runner | None = None,
     ) -> None:
         if not 0 < lease < float("inf"):
-            raise ConfigError(f"lease is a positive number of seconds, not {lease!r}")
+            raise ConfigError(f"lease must be a positive number of seconds, not {lease!r}")
         for name, value in (("ttl", ttl), ("poll", poll), ("lease", lease)):
             check_seconds(name, value)
         self.records: TaskRecords = TaskRecords(ttl=ttl, poll=poll, most_per_owner=most_per_caller)

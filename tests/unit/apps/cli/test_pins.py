@@ -74,7 +74,7 @@ def test_a_damaged_file_is_told_and_can_be_moved_away(changed: Path, capsys: Cap
     file.write_text(file.read_text()[:100])
     assert "damaged" in run_cli(capsys, "pins", "list").out
     done = run_cli(capsys, "pins", "accept", "files", "--yes")
-    assert done.code == 1 and "not whole" in done.err
+    assert done.code == 1 and "missing or malformed" in done.err
     assert run_cli(capsys, "pins", "forget", "files").code == 0
     assert "Nothing is pinned yet" in run_cli(capsys, "pins", "list").err
     assert list(changed.glob("*.old-1"))
