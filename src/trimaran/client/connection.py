@@ -489,7 +489,7 @@ class Connection:
             async with asyncio.timeout(_PATIENCE):
                 await post.drained()
         except TimeoutError:
-            log.warning("on_progress does not keep up: the call returned before it had heard all")
+            log.warning("on_progress does not keep up: the call returned before it had received every report")
 
     async def _converse(
         self,

@@ -159,7 +159,7 @@ async def meet(
         manner for manner in dialer.manners if era == "auto" or (manner == "modern") == (era == "modern")
     ]
     if not order:
-        raise UnsupportedVersion(CODE_UNSUPPORTED_VERSION, f"{dialer.describe()} cannot be spoken to in the {era} era")
+        raise UnsupportedVersion(CODE_UNSUPPORTED_VERSION, f"{dialer.describe()} does not work in the {era} era")
     is_free = bool(dialer.key) and era == "auto" and version is None
     attempt = _Attempt(dialer, make_inbox, make_dialect, next_id, version, on_failure)
     try:

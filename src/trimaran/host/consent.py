@@ -340,7 +340,9 @@ class ConsentBridge:
             questions.end()
             for number, question in tuple(self._open.items()):
                 if number not in before:
-                    question.fail(ConsentLost(f"whoever was to answer left: {_describe(question)} was not answered"))
+                    question.fail(
+                        ConsentLost(f"the one who answers questions left: {_describe(question)} was not answered")
+                    )
 
     async def ask(self, question: Question) -> Question:
         """Ask a question and wait. When this returns, the question has a `reply`.

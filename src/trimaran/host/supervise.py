@@ -288,7 +288,7 @@ class SupervisedServer:
         if self.client is not None and self.state in ("connected", "failed") and self.is_healing:
             return self.client
         advice = {
-            "disabled": f"enable it first: host.enable({self.name!r})" if not self.reason else "see to that first",
+            "disabled": f"enable it first: host.enable({self.name!r})" if not self.reason else "fix that first",
             "needs_auth": f"a person has to log in: host.authorize({self.name!r})",
             "starting": "it is still starting, and its tools appear when it is ready; try again in a moment",
             "idle": f"it is started when it is needed: host.wake({self.name!r})",
@@ -447,7 +447,7 @@ class SupervisedServer:
             except Exception as error:
                 if self._task is not asyncio.current_task():
                     return
-                log.exception("the server %r failed in a way that nobody thought of", self.name)
+                log.exception("the server %r failed unexpectedly", self.name)
                 lived = 0.0
                 self._retries = True
                 self._enter("failed", f"{type(error).__name__}: {error}", "error")

@@ -124,7 +124,7 @@ async def test_what_ends_because_a_person_left_is_written_down_as_a_no(
         async with bridge.attend() as questions:
             calling = asyncio.ensure_future(host.call(f"mcp__desk__{tool}"))
             await soon(anext(questions))
-        with pytest.raises(ConsentLost, match="whoever was to answer left: the question of the server 'desk'"):
+        with pytest.raises(ConsentLost, match="the one who answers questions left: the question of the server 'desk'"):
             await soon(calling)
     assert book.about(act) == [*before, ("deny", "nobody")]
 

@@ -216,7 +216,7 @@ async def test_a_server_whose_question_was_left_behind_gets_an_error(era: Any) -
         async with bridge.attend() as questions:
             call = asyncio.ensure_future(host.call("mcp__asker__greet"))
             await soon(anext(questions))
-        with pytest.raises(ConsentLost, match="whoever was to answer left"):
+        with pytest.raises(ConsentLost, match="the one who answers questions left"):
             await soon(call)
 
 

@@ -15,7 +15,6 @@ from typing import Any
 import click
 
 from trimaran.host.config import CLIENTS, Machine
-from trimaran.host.config.entry import name_problem
 from trimaran.host.config.transfer import name_for
 
 from .completion import TargetWords
@@ -69,7 +68,7 @@ def command(
         raise click.UsageError(
             f"{target!r} is a module, which is found from here only: name its file, as in {target.partition(':')[0].replace('.', '/')}.py"
         )
-    if name is not None and (wrong := name_problem(name)):
+    if name is not None and (wrong := _name_problem(name)):
         raise click.UsageError(f"--name {wrong}")
     variables = read_variables(env)
     server = load(where)
@@ -95,3 +94,12 @@ def program() -> list[str]:
     """The command that starts this trimaran from any directory: its script beside Python, or Python with the module."""
     script = Path(sys.executable).with_name("trimaran.exe" if sys.platform == "win32" else "trimaran")
     return [str(script)] if script.is_file() else [sys.executable, "-m", "trimaran.apps.cli"]
+
+
+def _name_problem(name: str) -> str:
+    """Why other programs may not take a server of this name; empty if they do. `mcp.toml` allows more."""
+    if re.fullmatch(r"[A-Za-z0-9_-]{1,32}", name):
+        return ""
+    better = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-")[:32]
+    hint = f", such as {better!r}" if better else ""
+    return f"{name[:60]!r} is a name that some programs refuse: use 1 to 32 letters, digits, _ and -{hint}"

@@ -41,12 +41,9 @@ from .tomltext import key_text
 from .trust_entry import read_touches, read_trust
 from .values import read_duration, read_size
 
-__all__ = ["NAME", "OAUTH_KEYS", "name_problem", "read_entry", "read_pin_mode", "read_rules"]
+__all__ = ["OAUTH_KEYS", "read_entry", "read_pin_mode", "read_rules"]
 
 T = TypeVar("T")
-
-# A name that every other program accepts, for `trimaran install`; here a server may have any name (`names.py`).
-NAME: Final = re.compile(r"[a-z0-9_-]{1,32}")
 
 _TRANSPORTS: Final[tuple[Transport, ...]] = ("stdio", "http", "sse")
 _ACTIONS: Final[tuple[Action, ...]] = ("allow", "deny", "ask")
@@ -115,15 +112,6 @@ _SPELLINGS: Final = {"streamable-http": "http", "streamable_http": "http", "stre
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _FIELD_VALUE: Final = re.compile(r"[!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?|")
 _LOOPBACK: Final = re.compile(r"localhost|127(?:\.[0-9]{1,3}){3}|::1")
-
-
-def name_problem(name: str) -> str:
-    """The problem of a server's name; empty if there is none."""
-    if NAME.fullmatch(name):
-        return ""
-    better = re.sub(r"[^a-z0-9_-]+", "-", name.lower()).strip("-")[:32]
-    hint = f", such as {better!r}" if better else ""
-    return f"{name[:60]!r} is no name for a server: use 1 to 32 of a-z, 0-9, _ and -{hint}"
 
 
 @final

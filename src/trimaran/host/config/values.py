@@ -25,7 +25,7 @@ def read_duration(value: Any, *, longest: float | None = LONGEST) -> float:
     if seconds is None:
         raise ValueError(f'{_quoted(value)} is not a duration: write seconds, 60, or a text, "60s", "500ms", "2m"')
     if not seconds > 0 or not math.isfinite(seconds):
-        raise ValueError(f'{_quoted(value)} is not more than nothing: write a duration such as "60s"')
+        raise ValueError(f'{_quoted(value)} is not longer than 0: write a duration such as "60s"')
     if longest is not None and seconds > longest:
         hint = (
             f'; a number is in seconds, and milliseconds are written "{str(value).strip()}ms"'

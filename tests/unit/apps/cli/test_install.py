@@ -121,10 +121,10 @@ def test_the_same_again_changes_nothing_and_another_needs_replace(capsys: Capsys
 
 
 def test_name_object_project_and_workspace_can_be_said(capsys: Capsys, boat: Path, tmp_path: Path) -> None:
-    words = ("--client", "codex", "--name", "tern", "--project", "--workspace", str(tmp_path / "w"))
+    words = ("--client", "codex", "--name", "Tern", "--project", "--workspace", str(tmp_path / "w"))
     assert install(capsys, f"{boat}:server", *words).code == 0
     made: Any = tomllib.loads((tmp_path / "w" / ".codex" / "config.toml").read_text())
-    assert made["mcp_servers"]["tern"]["args"][-1] == f"{boat}:server"
+    assert made["mcp_servers"]["Tern"]["args"][-1] == f"{boat}:server"
 
 
 def test_the_servers_name_is_made_to_fit(capsys: Capsys, tmp_path: Path) -> None:
