@@ -290,8 +290,9 @@ class Upstream:
         else:
             resources = await client.list_resources_all(fresh=True)
             templates = await self._reviewed("template", await _optional(client.list_resource_templates_all))
-            server.resources.reset(self._adapted("resource", resource_entries(resources, self.forward, self.name)))
-            server.templates.reset(self._adapted("template", template_entries(templates, self.forward, self.name)))
+            with server.runtime.changes.held():
+                server.resources.reset(self._adapted("resource", resource_entries(resources, self.forward, self.name)))
+                server.templates.reset(self._adapted("template", template_entries(templates, self.forward, self.name)))
         if "completions" in capabilities:
             prompts = [entry.definition for entry in server.prompts.entries()]
             templates = [entry.definition for entry in server.templates.entries()]

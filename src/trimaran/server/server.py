@@ -425,8 +425,9 @@ class Server:
         other.tools.watch(self.runtime.refresh_tasks)
         self.runtime.refresh_tasks()
         self.prompts.mount(other.prompts, rename_prompt)
-        self.resources.mount(other.resources, same)
-        self.templates.mount(other.templates, same)
+        with self.runtime.changes.held():
+            self.resources.mount(other.resources, same)
+            self.templates.mount(other.templates, same)
         self.completions.mount(other.completions, rename_completion)
         self.runtime.changes.mount(other.runtime.changes)
 
@@ -439,14 +440,15 @@ class Server:
         if other not in self.runtime.mounted:
             raise DeclarationError(f"the server {other.name!r} is not mounted on {self.name!r}")
         self.runtime.mounted.remove(other)
-        for own, inner in (
-            (self.tools, other.tools),
-            (self.prompts, other.prompts),
-            (self.resources, other.resources),
-            (self.templates, other.templates),
-            (self.completions, other.completions),
-        ):
-            own.unmount(inner)  # pyright: ignore[reportArgumentType]  (each pair is of one kind)
+        with self.runtime.changes.held():
+            for own, inner in (
+                (self.tools, other.tools),
+                (self.prompts, other.prompts),
+                (self.resources, other.resources),
+                (self.templates, other.templates),
+                (self.completions, other.completions),
+            ):
+                own.unmount(inner)  # pyright: ignore[reportArgumentType]  (each pair is of one kind)
         other.tools.unwatch(self.runtime.refresh_tasks)
         other.runtime.dispatcher.on_fold.remove(self.runtime.dispatcher.fold)
         self.runtime.dispatcher.fold()

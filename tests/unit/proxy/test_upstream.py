@@ -55,6 +55,49 @@ async def test_a_target_that_is_away_costs_its_own_tools_only_and_comes_back_by_
             assert (await client.call_tool("far_add", {"a": 1, "b": 2})).data == 3
 
 
+class Told:
+    """Hears of changes, each as often as it is told."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.watched: frozenset[str] = frozenset()
+        self.kinds: list[str] = []
+
+    def deliver(self, kind: str, uri: str | None, extra: dict[str, Any]) -> None:
+        self.kinds.append(kind)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_change_of_resources_and_templates_is_told_once_here_and_where_the_proxy_is_mounted(era: Era) -> None:
+    target, outer = Server("target", version="1"), Server("outer", version="1")
+    target.add_resource("file:///first", lambda: "first")
+    target.add_resource("file:///{name}", lambda name: name)
+    proxy = Server.proxy(target, era=era)
+    outer.mount(proxy)
+    async with connect(outer) as client:
+        await client.list_resources()
+        inner, above = Told(), Told()
+        proxy.runtime.changes.add(inner)
+        outer.runtime.changes.add(above)
+        target.notify.resources_changed()
+        await until(lambda: "resources" in above.kinds)
+        target.add_resource("file:///later", lambda: "later")
+        await until(lambda: len(outer.list_resources()) == 2)
+        assert inner.kinds == above.kinds == ["resources", "resources"]
+
+
+async def test_mounting_and_unmounting_tell_of_each_list_once() -> None:
+    inner, outer = Server("inner", version="1"), Server("outer", version="1")
+    inner.add_resource("file:///first", lambda: "first")
+    inner.add_resource("file:///{name}", lambda name: name)
+    told = Told()
+    outer.runtime.changes.add(told)
+    outer.mount(inner)
+    assert told.kinds.count("resources") == 1
+    await outer.unmount(inner)
+    assert told.kinds.count("resources") == 2
+
+
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_target_that_is_lost_is_an_error_that_says_so(era: Era) -> None:
     target = HttpServer(Harbour().server, port=0)
