@@ -490,11 +490,11 @@ class Server:
             return {**self._optional_capabilities(), **self._capabilities}
         extra = self.callbacks
         advertised: dict[str, Json] = {}
-        if self.tools or hasattr(extra, "call_tool"):
+        if self.tools or not self.tools.is_known or hasattr(extra, "call_tool"):
             advertised["tools"] = {"listChanged": True}
-        if self.resources or self.templates or hasattr(extra, "read_resource"):
+        if self.resources or self.templates or not self.resources.is_known or hasattr(extra, "read_resource"):
             advertised["resources"] = {"listChanged": True, "subscribe": True}
-        if self.prompts or hasattr(extra, "get_prompt"):
+        if self.prompts or not self.prompts.is_known or hasattr(extra, "get_prompt"):
             advertised["prompts"] = {"listChanged": True}
         if self.completions or hasattr(extra, "complete"):
             advertised["completions"] = {}
