@@ -316,6 +316,26 @@ def test_the_difference_is_word_by_word_and_shows_what_nobody_sees() -> None:
     assert diff_text(difference(new, new)) == ""
 
 
+@pytest.mark.parametrize(
+    ("evil", "shown"),
+    [
+        ({"p": {"description": "Send it."}, "p.description": "Reads."}, "Send it"),
+        ({'"p': {"description": "Reads."}, "p": {"description": "Send it."}, "p.description": "Reads."}, "Send it"),
+        ({"p": {"description": "Reads."}, "p[0]": "x"}, '"p[0]"'),
+    ],
+)
+def test_a_field_cannot_hide_behind_one_that_is_named_like_its_path(evil: dict[str, Any], shown: str) -> None:
+    assert shown in diff_text(difference({"p": {"description": "Reads."}}, evil))
+
+
+@pytest.mark.parametrize(
+    ("was", "now"), [(5, "5"), (True, "true"), ({}, "{}"), ("5", '"5"'), (None, "null"), (1e300, "1e+300")]
+)
+def test_a_value_that_became_a_text_of_the_same_look_differs(was: Any, now: Any) -> None:
+    assert diff_text(difference({"default": was}, {"default": now}))
+    assert not diff_text(difference({"default": now}, {"default": now}))
+
+
 def test_a_text_that_would_take_long_to_compare_is_shown_as_replaced() -> None:
     old, new = {"d": "a b " * 20_000}, {"d": "c d " * 20_000}
     (change,) = difference(old, new)
