@@ -6,6 +6,7 @@ import asyncio
 import json
 import stat
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,47 @@ async def test_a_megabyte_is_pinned_by_its_digest_alone(store: Pins) -> None:
     assert pin_file(store).stat().st_size < 2000
     verdict = await review.tools("files", listed(tool(description="x" * 1_000_001)))
     assert "too many to keep" in verdict.withheld["read"].text()
+
+
+def long_list(words: str) -> dict[str, Tool]:
+    return listed(*(tool(f"tool{number}", words * 60_000) for number in range(20)))
+
+
+def list_of_extreme_numbers(words: str) -> dict[str, Tool]:
+    return listed(tool(description=words, output_schema={"type": "object", "enum": [1e300] * 1500}))
+
+
+def list_that_is_mostly_blanks(words: str) -> dict[str, Tool]:
+    nested: list[Any] = []
+    for _ in range(100):
+        nested = [nested]
+    schema = {"type": "object", "enum": [nested] * 100}
+    return listed(*(tool(f"tool{number}", words, output_schema=schema) for number in range(2)))
+
+
+@pytest.mark.parametrize("made", [long_list, list_of_extreme_numbers, list_that_is_mostly_blanks])
+async def test_no_list_makes_pins_that_cannot_be_read_again(
+    store: Pins, monkeypatch: pytest.MonkeyPatch, made: Callable[[str], dict[str, Tool]]
+) -> None:
+    monkeypatch.setattr(pins_module, "_LARGEST", 1_000_000)
+    for words, is_offered in (("a", True), ("a", True), ("b", False), ("b", False), ("a", True)):
+        verdict = await review_of(store).tools("files", made(words))
+        assert bool(verdict.tools) is is_offered
+        assert {item.state for item in verdict.withheld.values()} <= {"changed"}
+        assert pin_file(store).stat().st_size <= 1_000_000
+
+
+async def test_a_list_too_long_even_for_digests_is_held(store: Pins, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pins_module, "_LARGEST", 1000)
+    verdict = await review_of(store).tools("files", listed(*(tool(f"tool{number}") for number in range(30))))
+    assert not verdict.tools
+    assert "too much to be pinned" in verdict.withheld["tool0"].problem
+
+
+async def test_of_what_was_too_long_to_keep_the_new_words_are_shown(store: Pins) -> None:
+    await review_of(store).tools("files", listed(tool(description="x" * 100_000)))
+    verdict = await review_of(store).tools("files", listed(tool(description="Sends it all.")))
+    assert "{+Sends it all.+}" in verdict.withheld["read"].text()
 
 
 async def test_ten_thousand_tools_are_pinned(store: Pins) -> None:

@@ -85,8 +85,8 @@ class HeldDefinition(Struct, frozen=True, kw_only=True):
 
     @property
     def difference(self) -> list[FieldChange]:
-        """The fields that differ, word by word. Of a definition that is too long to keep, nothing."""
-        if self.new.definition is None or (self.old is not None and self.old.definition is None):
+        """The fields that differ, word by word; all of them where the old ones are not kept, none where the new ones are not."""
+        if self.new.definition is None:
             return []
         if self.old is None or self.old.definition is None:
             return plain_text(self.new.definition)
@@ -94,8 +94,11 @@ class HeldDefinition(Struct, frozen=True, kw_only=True):
 
     def text(self) -> str:
         """The difference as plain text."""
+        if self.new.definition is None:
+            return f"(the definition has {self.new.size:,} bytes, too many to keep and show; its digest differs)"
         words = diff_text(self.difference)
-        return words or f"(the definition has {self.new.size:,} bytes, too many to keep and show; its digest differs)"
+        is_unknown = self.old is not None and self.old.definition is None
+        return f"(too long to keep as it was; as it is now:)\n{words}" if is_unknown else words
 
     def __str__(self) -> str:
         return f"the {self.kind} {in_one_line(self.name, 80)!r} of the server {self.server!r} is {_STATES[self.state]}"
