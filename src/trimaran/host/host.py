@@ -26,6 +26,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, Unpack, cast, final, overload
 
 import msgspec
+import shlex
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
@@ -833,7 +834,7 @@ class Host:
             if name in names:
                 raise DefinitionHeld(
                     f"{name} was not called: {definition}. A person has to look at the difference and agree: "
-                    f"trimaran pins diff {server}"
+                    f"trimaran pins diff {shlex.quote(server)}"
                 )
 
     def _renew(self) -> None:

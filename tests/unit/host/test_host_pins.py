@@ -212,6 +212,13 @@ async def test_a_digest_that_contradicts_the_definition_is_reported(
 # --- kept ------------------------------------------------------------------------------------------------------------
 
 
+async def test_the_command_that_a_warning_names_can_be_pasted(store: Pins, caplog: pytest.LogCaptureFixture) -> None:
+    target = PinTarget("my server; rm x", "x", "e" * 64)
+    await review_of(store, target=target).tools(target.name, listed(tool()))
+    await review_of(store, target=target).tools(target.name, listed(tool(description="New.")))
+    assert "`trimaran pins diff 'my server; rm x'`" in caplog.text
+
+
 async def test_the_files_are_the_users_alone(store: Pins) -> None:
     await review_of(store).tools("files", listed(tool()))
     paths = [store.path, *store.path.rglob("*")]

@@ -86,9 +86,13 @@ class PinTarget(Struct, frozen=True):
 
     @property
     def file_name(self) -> str:
-        safe = re.sub(r"[^A-Za-z0-9_-]+", "_", self.name)[:_MOST_NAME]
-        name_digest = hashlib.sha256(self.name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-        return f"{safe}-{name_digest}-{self.fingerprint[:16]}.json"
+        return f"{file_prefix(self.name)}{self.fingerprint[:16]}.json"
+
+
+def file_prefix(name: str) -> str:
+    """What the names of all files of a server begin with, and those of no other."""
+    safe = re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:_MOST_NAME]
+    return f"{safe}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}-"
 
 
 @final

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, final
@@ -260,7 +261,7 @@ class CatalogReview:
             names,
             more,
             problem,
-            server,
+            shlex.quote(server),
         )
 
     def _check_claims(self, server: str, definitions: Mapping[str, Definition], pins: Mapping[str, Pin]) -> None:
