@@ -20,13 +20,13 @@ import asyncio
 import hashlib
 import logging
 import os
+import shlex
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, Unpack, cast, final, overload
 
 import msgspec
-import shlex
 from msgspec import UNSET, Raw
 from msgspec.structs import replace
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import shlex
 from collections.abc import Container, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
 import msgspec
-import shlex
 
 from trimaran.auth.limits import RateLimit
 from trimaran.auth.provider import Provider
