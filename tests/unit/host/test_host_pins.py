@@ -17,6 +17,7 @@ from trimaran.errors import ConfigError
 from trimaran.host import DefinitionHeld, Question
 from trimaran.host.config.model import PinMode
 from trimaran.host.trust import pins as pins_module
+from trimaran.host.trust import review as review_module
 from trimaran.host.trust.pins import Pins, PinsDamaged, PinsUnwritable, PinTarget, accepted, pin_of
 from trimaran.host.trust.pins_diff import diff_text, difference
 from trimaran.host.trust.review import CatalogReview, PinSetting
@@ -210,6 +211,14 @@ async def test_a_digest_that_contradicts_the_definition_is_reported(
 
 
 # --- kept ------------------------------------------------------------------------------------------------------------
+
+
+async def test_what_was_told_is_not_remembered_without_end(store: Pins, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(review_module, "_MOST_TOLD", 10)
+    review = review_of(store)
+    for number in range(40):
+        await review.tools("files", listed(tool(description=str(number))))
+    assert len(review._told) <= 11  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_the_command_that_a_warning_names_can_be_pasted(store: Pins, caplog: pytest.LogCaptureFixture) -> None:

@@ -49,6 +49,7 @@ HeldState: TypeAlias = Literal["changed", "new", "unverified"]
 Definition: TypeAlias = Tool | Prompt | ResourceTemplate
 
 _TOLD: Final = 5  # names in one warning
+_MOST_TOLD: Final = 50_000  # differences that are remembered as told; a server can make up new ones all day
 _MANY: Final = 100  # definitions whose digests take some 10 ms; of more the event loop should not wait
 
 
@@ -171,6 +172,8 @@ class CatalogReview:
         setting = self._setting(server)
         if setting is None or setting.mode == "off":
             return {}
+        if len(self._told) > _MOST_TOLD:
+            self._told.clear()
         is_long = len(definitions) > _MANY
         pins, wrong = await asyncio.to_thread(_digests, definitions) if is_long else _digests(definitions)
         withheld = await self._compare(setting, kind, pins)
