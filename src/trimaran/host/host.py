@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -817,7 +818,7 @@ class Host:
             if name in names:
                 raise DefinitionHeld(
                     f"{name} was not called: {definition}. A person has to look at the difference and agree: "
-                    f"trimaran pins diff {server}"
+                    f"trimaran pins diff {shlex.quote(server)}"
                 )
 
     def _renew(self) -> None:

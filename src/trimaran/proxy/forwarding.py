@@ -51,6 +51,7 @@ from trimaran.protocol.meta import (
 from trimaran.protocol.versions import MODERN
 from trimaran.server.access import identity
 from trimaran.server.exchange import SENT
+from trimaran.server.handlers import logger
 from trimaran.server.input_rounds import ModernVoice
 from trimaran.server.running_calls import resume
 from trimaran.types import CallToolResult, Json, as_object
@@ -342,6 +343,9 @@ def _translate(error: Error, call: IncomingCall, name: str, target: str) -> Prot
         missing = ResourceMissing(name)  # each era has its own code for it
         missing.message, missing.data = error.message, error.data
         return missing
+    if isinstance(error, Unauthorized):
+        # What to do is for whoever runs the proxy: the address of the target is none of the caller's business.
+        logger.warning("%s refused %s %.100s: %s", target, call.method, name, error)
     return describe_failure(error, target)
 
 
@@ -401,7 +405,8 @@ def _kind_of(error: Error) -> tuple[Kind, str]:
     if isinstance(error, TimedOut):
         return "timed_out", "did not answer in time"
     if isinstance(error, Unauthorized):
-        return "unauthorized", "refuses the credentials of the proxy"
+        verb = "refuses" if error.status == 401 else "does not allow this with"
+        return "unauthorized", f"{verb} the credentials of the proxy, whose log says what to do"
     if isinstance(error, RemoteProtocolError | HeaderMismatch):
         return "protocol", "sent an invalid answer"
     if getattr(error, "sent", False):

@@ -5,13 +5,13 @@ It is an ordinary Server: it can be run, mounted, guarded and given middleware. 
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from trimaran.client.options import Options
 from trimaran.connecting import Target
-from trimaran.errors import ConfigError
+from trimaran.errors import ConfigError, Unauthorized
 from trimaran.option_names import check_options
 from trimaran.protocol.inbound import IncomingCall
 from trimaran.server.server import Server
@@ -44,6 +44,7 @@ def open_proxy(
     is_personal: bool = True,
     budget: ConnectionBudget | None = None,
     review: Review | None = None,
+    on_refused: Callable[[Unauthorized], Awaitable[object]] | None = None,
     **options: Any,
 ) -> tuple[Server, Upstream]:
     """The same, with what a gateway needs beside it: the connection itself, and a say in every call.
@@ -56,6 +57,8 @@ def open_proxy(
         is_personal: False: callers have their own credentials only once the target has refused the shared connection.
         budget: Bounds the connections of callers, together with those of other targets.
         review: Called with a kind and the definitions that the target lists; returns those to serve.
+        on_refused: Called when the target refuses to let the proxy in. Returns credentials to try at once, or None; it
+            may raise an error that says more. It is asked again after each attempt.
         options: Those of `Server.proxy`.
     """
     own = {key: options.pop(key, default) for key, default in _OWN.items()}
@@ -80,9 +83,12 @@ def open_proxy(
         is_personal=is_personal,
         budget=budget,
         review=review,
+        on_refused=on_refused,
         **own,
         **options,
     )
     server.runtime.read_undeclared = upstream.read_undeclared
-    server.tools.expect_reset()
+    for registry in (server.tools, server.prompts, server.resources, server.templates):
+        registry.expect_reset(upstream.failure)
+    server.runtime.dispatcher.refresh()
     return server, upstream

@@ -112,10 +112,12 @@ class Upstream:
         is_personal: bool = True,
         budget: ConnectionBudget | None = None,
         review: Review | None = None,
+        on_refused: Callable[[Unauthorized], Awaitable[object]] | None = None,
         **options: Any,
     ) -> None:
         self._server = server
         self._review = review
+        self._on_refused = on_refused
         self.is_personal: bool = caller_auth is not None and is_personal
         """Callers have credentials of their own here."""
         self._may_be_personal = caller_auth is not None
@@ -200,6 +202,8 @@ class Upstream:
                 ):  # of ours, by what the target sent; it may send something else next time
                     logger.error("the catalog of %s cannot be read", self.name, exc_info=error)
                     error = Error("its catalog cannot be read")
+                elif isinstance(error, Unauthorized) and self._on_refused is not None:
+                    error = await self._find_credentials(error, self._on_refused)
                 self._failure = error
                 self.is_personal = self.is_personal or (self._may_be_personal and isinstance(error, Unauthorized))
                 self._outage.failed(f"{self.name} cannot be used: {error}")
@@ -213,6 +217,18 @@ class Upstream:
             self._watching.clear()  # the next client watches nothing yet
             await self._pause(_PAUSES[min(attempt, len(_PAUSES) - 1)])
             attempt += 1
+
+    async def _find_credentials(
+        self, refusal: Unauthorized, find: Callable[[Unauthorized], Awaitable[object]]
+    ) -> Error:
+        """The error that stays, after a look for other credentials."""
+        try:
+            credentials = await find(refusal)
+        except Error as error:
+            return error
+        if credentials is not None:
+            self.use_credentials(credentials)
+        return refusal
 
     async def _pause(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -276,6 +292,14 @@ class Upstream:
     async def _list(self, client: Client, kind: str) -> None:
         server, capabilities = self._server, client.server_capabilities
         if kind not in capabilities:
+            with server.runtime.changes.collected():
+                for registry in {
+                    "tools": (server.tools,),
+                    "prompts": (server.prompts,),
+                    "resources": (server.resources, server.templates),
+                }[kind]:
+                    if registry or not registry.is_known:
+                        registry.reset(())
             return
         if kind == "tools":
             tools = await self._reviewed("tool", await client.list_tools_all(fresh=True))
@@ -290,8 +314,9 @@ class Upstream:
         else:
             resources = await client.list_resources_all(fresh=True)
             templates = await self._reviewed("template", await _optional(client.list_resource_templates_all))
-            server.resources.reset(self._adapted("resource", resource_entries(resources, self.forward, self.name)))
-            server.templates.reset(self._adapted("template", template_entries(templates, self.forward, self.name)))
+            with server.runtime.changes.collected():
+                server.resources.reset(self._adapted("resource", resource_entries(resources, self.forward, self.name)))
+                server.templates.reset(self._adapted("template", template_entries(templates, self.forward, self.name)))
         if "completions" in capabilities:
             prompts = [entry.definition for entry in server.prompts.entries()]
             templates = [entry.definition for entry in server.templates.entries()]
@@ -310,6 +335,10 @@ class Upstream:
             if self._control is not None:
                 self._control.adapt(kind, entry)
             yield entry
+
+    def failure(self) -> ProtocolError:
+        """Why the target is not there, for a caller."""
+        return describe_failure(self._failure or ConnectFailed("not connected"), self.name)
 
     @property
     def client(self) -> Client | None:
@@ -352,7 +381,7 @@ class Upstream:
         call = ctx.call
         client = self._client
         if client is None and not self.is_personal:
-            raise describe_failure(self._failure or Error("not connected"), self.name)
+            raise self.failure()
         caller = (
             self._own.caller_of(call) if self._own is not None and (self.is_personal or self._is_isolated) else None
         )

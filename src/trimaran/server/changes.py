@@ -7,8 +7,9 @@ URIs, both bounded by what it asked for. A reader that is slow hears one change 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, final
 
 from trimaran.errors import ProtocolError
@@ -71,6 +72,9 @@ class Changes:
         self._above: list[Changes] = []
         """Those of the servers that this one is mounted on."""
         self._below: list[Changes] = []
+        self._collectors = 0
+        self._delayed_kinds: set[str] = set()
+        """Lists that have changed since the first hold."""
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -122,8 +126,40 @@ class Changes:
         if listener.watched:
             self.watching_changed()
 
+    @contextlib.contextmanager
+    def collected(self) -> Generator[None]:
+        """Tell of each list that changes meanwhile once, at the end, here and wherever this server is mounted.
+
+        For changes that belong together: resources and templates have a registry each, and one notification.
+        """
+        everyone = self._with_those_above()
+        for changes in everyone:
+            with changes._lock:
+                changes._collectors += 1
+        try:
+            yield
+        finally:
+            for changes in everyone:
+                changes._let_go()
+
+    def _with_those_above(self) -> set[Changes]:
+        return {self}.union(*(above._with_those_above() for above in self._above))
+
+    def _let_go(self) -> None:
+        with self._lock:
+            self._collectors -= 1
+            kinds = [kind for kind in LIST_CHANGED if kind in self._delayed_kinds] if not self._collectors else []
+            self._delayed_kinds.difference_update(kinds)
+        for kind in kinds:
+            self.publish(kind)
+
     def publish(self, kind: str, uri: str | None = None, extra: dict[str, Any] | None = None) -> None:
         """Tell everyone. `kind` is tools, prompts, resources, or resource with its URI."""
+        if self._collectors and kind in LIST_CHANGED:
+            with self._lock:
+                if self._collectors:
+                    self._delayed_kinds.add(kind)
+                    return
         if self.relay is not None and kind not in self.announcers:
             self.relay(kind, uri, extra or {})
         self.deliver(kind, uri, extra)

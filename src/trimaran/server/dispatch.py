@@ -115,6 +115,7 @@ class _Listing:
         callbacks = self.server.callbacks
         if callbacks is not None and hasattr(callbacks, self.callback):
             return await self._with_callback(call, getattr(callbacks, self.callback))
+        self.registry.check_known()
         version, cursor = call.peer.version, call.params.cursor
         if self._version != self.registry.version:
             self._look()

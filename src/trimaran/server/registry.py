@@ -110,7 +110,7 @@ class Registry(Generic[E]):
         self._view: dict[str, E] | None = self._own
         self._mounts: list[_Adapter[E]] = []
         self._transforms: list[_Adapter[E]] = []
-        self._is_awaited = False
+        self._awaited: Callable[[], Exception] | None = None
         self._sources: dict[str, _Source[E]] = {}
         """Of the present view: where each mounted entry comes from."""
         self._faults: set[str] = set()
@@ -164,17 +164,25 @@ class Registry(Generic[E]):
                 self._last_place = max(self._last_place, entry.place)
             if not self._is_merged:
                 self._view = self._own
-            self._is_awaited = False
+            self._awaited = None
         self._changed()
 
-    def expect_reset(self) -> None:
-        """Say that the entries are not known yet, and come by `reset`: the list of a remote server."""
-        self._is_awaited = True
+    def expect_reset(self, why: Callable[[], Exception]) -> None:
+        """Say that the entries are not known yet, and come by `reset`: the list of a remote server.
+
+        `why` makes the error for those who ask before that, so that what is not known yet never looks like nothing.
+        """
+        self._awaited = why
+
+    def check_known(self) -> None:
+        """Raise if the entries are not known yet, and there is nothing else to show."""
+        if self._awaited is not None and not self.view:
+            raise self._awaited()
 
     @property
     def is_known(self) -> bool:
         """Has everything arrived, here and in all that is mounted here, so that a name that is missing is wrong?"""
-        return not self._is_awaited and all(mount.source.is_known for mount in self._mounts)
+        return self._awaited is None and all(mount.source.is_known for mount in self._mounts)
 
     def mount(self, other: Registry[E], adapt: Adapt[E]) -> None:
         """Show the entries of another registry too, as `adapt` makes them.

@@ -432,8 +432,9 @@ class Server:
         other.tools.watch(self.runtime.refresh_tasks)
         self.runtime.refresh_tasks()
         self.prompts.mount(other.prompts, rename_prompt)
-        self.resources.mount(other.resources, same)
-        self.templates.mount(other.templates, same)
+        with self.runtime.changes.collected():
+            self.resources.mount(other.resources, same)
+            self.templates.mount(other.templates, same)
         self.completions.mount(other.completions, rename_completion)
         self.runtime.changes.mount(other.runtime.changes)
 
@@ -446,14 +447,15 @@ class Server:
         if other not in self.runtime.mounted:
             raise DeclarationError(f"the server {other.name!r} is not mounted on {self.name!r}")
         self.runtime.mounted.remove(other)
-        for own, inner in (
-            (self.tools, other.tools),
-            (self.prompts, other.prompts),
-            (self.resources, other.resources),
-            (self.templates, other.templates),
-            (self.completions, other.completions),
-        ):
-            own.unmount(inner)  # pyright: ignore[reportArgumentType]  (each pair is of one kind)
+        with self.runtime.changes.collected():
+            for own, inner in (
+                (self.tools, other.tools),
+                (self.prompts, other.prompts),
+                (self.resources, other.resources),
+                (self.templates, other.templates),
+                (self.completions, other.completions),
+            ):
+                own.unmount(inner)  # pyright: ignore[reportArgumentType]  (each pair is of one kind)
         other.tools.unwatch(self.runtime.refresh_tasks)
         other.runtime.dispatcher.on_fold.remove(self.runtime.dispatcher.fold)
         self.runtime.dispatcher.fold()
@@ -496,11 +498,11 @@ class Server:
             return {**self._optional_capabilities(), **self._capabilities}
         extra = self.callbacks
         advertised: dict[str, Json] = {}
-        if self.tools or hasattr(extra, "call_tool"):
+        if self.tools or not self.tools.is_known or hasattr(extra, "call_tool"):
             advertised["tools"] = {"listChanged": True}
-        if self.resources or self.templates or hasattr(extra, "read_resource"):
+        if self.resources or self.templates or not self.resources.is_known or hasattr(extra, "read_resource"):
             advertised["resources"] = {"listChanged": True, "subscribe": True}
-        if self.prompts or hasattr(extra, "get_prompt"):
+        if self.prompts or not self.prompts.is_known or hasattr(extra, "get_prompt"):
             advertised["prompts"] = {"listChanged": True}
         if self.completions or hasattr(extra, "complete"):
             advertised["completions"] = {}

@@ -193,6 +193,33 @@ async def test_bad_code_is_told_why_and_the_host_lives_on(code: str, advice: str
         assert (await host.code("1 + 1")).value == 2
 
 
+@pytest.mark.parametrize("rest", ["", "\nprint('bought')", "\n1 / 0"])
+async def test_a_call_that_is_not_awaited_is_not_made(rest: str) -> None:
+    calls: list[str] = []
+    async with make_host(make_server(calls)) as host:
+        result = await host.code(f"my_shop__price(item='tea'){rest}")
+        assert result.error
+        assert "0" in rest or "not made: my_shop__price" in result.error
+        assert not result.calls
+        assert "1" in (await host.code("await my_shop__price(item='jam')\n1")).text(100)
+    assert calls == ["jam"]
+
+
+async def test_a_call_that_began_beside_another_is_finished() -> None:
+    server, finished = make_server(), asyncio.Event()
+
+    @server.tool
+    async def order() -> str:
+        await asyncio.sleep(0.1)
+        finished.set()
+        return "ordered"
+
+    async with make_host(server) as host:
+        result = await host.code("order = my_shop__order()\nawait my_shop__words()")
+        assert (result.value, result.error) == ("two words", "")
+        assert finished.is_set()
+
+
 async def test_a_loop_of_calls_ends_at_the_limit() -> None:
     calls: list[str] = []
     async with make_host(make_server(calls)) as host:

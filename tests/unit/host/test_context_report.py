@@ -53,6 +53,8 @@ def test_good_tools_have_no_findings() -> None:
             ],
             "noise",
         ),
+        ([tool("a", schema={"$schema": "http://json-schema.org/draft-07/schema#"})], "schema"),
+        ([tool("a", schema={})], "schema"),
         ([tool("a", schema=[1])], "unreadable"),
         ([tool("a", schema="object")], "unreadable"),
     ],

@@ -50,6 +50,18 @@ def test_a_text_that_could_be_mistaken_is_quoted(value: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "number", ["0.12345678901234567890123", "1.10", "1e400", "-0.0", "123456789012345678901234567890"]
+)
+@pytest.mark.parametrize("count", [1, 5])
+def test_a_number_stays_as_it_is_written(number: str, count: int) -> None:
+    text = "[" + ", ".join([f'{{"amount": {number}, "unit": "EUR"}}'] * count) + "]"
+    (block,) = shape_result(CallToolResult(content=[TextContent(text=text)]), "anthropic").content
+    assert isinstance(block, TextContent)
+    assert len(block.text) < len(text)
+    assert block.text.count(number) == count
+
+
+@pytest.mark.parametrize(
     "rows",
     [
         [],

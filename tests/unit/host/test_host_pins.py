@@ -6,6 +6,7 @@ import asyncio
 import json
 import stat
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from trimaran.errors import ConfigError
 from trimaran.host import DefinitionHeld, Question
 from trimaran.host.config.model import PinMode
 from trimaran.host.trust import pins as pins_module
+from trimaran.host.trust import review as review_module
 from trimaran.host.trust.pins import Pins, PinsDamaged, PinsUnwritable, PinTarget, accepted, pin_of
 from trimaran.host.trust.pins_diff import diff_text, difference
 from trimaran.host.trust.review import CatalogReview, PinSetting
@@ -150,6 +152,47 @@ async def test_a_megabyte_is_pinned_by_its_digest_alone(store: Pins) -> None:
     assert "too many to keep" in verdict.withheld["read"].text()
 
 
+def long_list(words: str) -> dict[str, Tool]:
+    return listed(*(tool(f"tool{number}", words * 60_000) for number in range(20)))
+
+
+def list_of_extreme_numbers(words: str) -> dict[str, Tool]:
+    return listed(tool(description=words, output_schema={"type": "object", "enum": [1e300] * 1500}))
+
+
+def list_that_is_mostly_blanks(words: str) -> dict[str, Tool]:
+    nested: list[Any] = []
+    for _ in range(100):
+        nested = [nested]
+    schema = {"type": "object", "enum": [nested] * 100}
+    return listed(*(tool(f"tool{number}", words, output_schema=schema) for number in range(2)))
+
+
+@pytest.mark.parametrize("made", [long_list, list_of_extreme_numbers, list_that_is_mostly_blanks])
+async def test_no_list_makes_pins_that_cannot_be_read_again(
+    store: Pins, monkeypatch: pytest.MonkeyPatch, made: Callable[[str], dict[str, Tool]]
+) -> None:
+    monkeypatch.setattr(pins_module, "_LARGEST", 1_000_000)
+    for words, is_offered in (("a", True), ("a", True), ("b", False), ("b", False), ("a", True)):
+        verdict = await review_of(store).tools("files", made(words))
+        assert bool(verdict.tools) is is_offered
+        assert {item.state for item in verdict.withheld.values()} <= {"changed"}
+        assert pin_file(store).stat().st_size <= 1_000_000
+
+
+async def test_a_list_too_long_even_for_digests_is_held(store: Pins, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pins_module, "_LARGEST", 1000)
+    verdict = await review_of(store).tools("files", listed(*(tool(f"tool{number}") for number in range(30))))
+    assert not verdict.tools
+    assert "too much to be pinned" in verdict.withheld["tool0"].problem
+
+
+async def test_of_what_was_too_long_to_keep_the_new_words_are_shown(store: Pins) -> None:
+    await review_of(store).tools("files", listed(tool(description="x" * 100_000)))
+    verdict = await review_of(store).tools("files", listed(tool(description="Sends it all.")))
+    assert "{+Sends it all.+}" in verdict.withheld["read"].text()
+
+
 async def test_ten_thousand_tools_are_pinned(store: Pins) -> None:
     many = listed(*(tool(f"tool{number}") for number in range(10_000)))
     await review_of(store).tools("files", many)
@@ -168,6 +211,21 @@ async def test_a_digest_that_contradicts_the_definition_is_reported(
 
 
 # --- kept ------------------------------------------------------------------------------------------------------------
+
+
+async def test_what_was_told_is_not_remembered_without_end(store: Pins, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(review_module, "_MOST_TOLD", 10)
+    review = review_of(store)
+    for number in range(40):
+        await review.tools("files", listed(tool(description=str(number))))
+    assert len(review._told) <= 11  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_the_command_that_a_warning_names_can_be_pasted(store: Pins, caplog: pytest.LogCaptureFixture) -> None:
+    target = PinTarget("my server; rm x", "x", "e" * 64)
+    await review_of(store, target=target).tools(target.name, listed(tool()))
+    await review_of(store, target=target).tools(target.name, listed(tool(description="New.")))
+    assert "`trimaran pins diff 'my server; rm x'`" in caplog.text
 
 
 async def test_the_files_are_the_users_alone(store: Pins) -> None:
@@ -314,6 +372,26 @@ def test_the_difference_is_word_by_word_and_shows_what_nobody_sees() -> None:
     assert "then mails them" in text
     assert "inputSchema.properties.a.type: [-integer-]{+string+}" in text
     assert diff_text(difference(new, new)) == ""
+
+
+@pytest.mark.parametrize(
+    ("evil", "shown"),
+    [
+        ({"p": {"description": "Send it."}, "p.description": "Reads."}, "Send it"),
+        ({'"p': {"description": "Reads."}, "p": {"description": "Send it."}, "p.description": "Reads."}, "Send it"),
+        ({"p": {"description": "Reads."}, "p[0]": "x"}, '"p[0]"'),
+    ],
+)
+def test_a_field_cannot_hide_behind_one_that_is_named_like_its_path(evil: dict[str, Any], shown: str) -> None:
+    assert shown in diff_text(difference({"p": {"description": "Reads."}}, evil))
+
+
+@pytest.mark.parametrize(
+    ("was", "now"), [(5, "5"), (True, "true"), ({}, "{}"), ("5", '"5"'), (None, "null"), (1e300, "1e+300")]
+)
+def test_a_value_that_became_a_text_of_the_same_look_differs(was: Any, now: Any) -> None:
+    assert diff_text(difference({"default": was}, {"default": now}))
+    assert not diff_text(difference({"default": now}, {"default": now}))
 
 
 def test_a_text_that_would_take_long_to_compare_is_shown_as_replaced() -> None:

@@ -15,7 +15,9 @@ from tests.support.ports import find_port
 from tests.support.until import soon, until
 
 from trimaran import Context, Server, connect
-from trimaran.errors import CallError, ConfigError, DeclarationError
+from trimaran.auth import Bearer
+from trimaran.errors import CallError, ConfigError, DeclarationError, Unauthorized
+from trimaran.proxy.server import open_proxy
 from trimaran.serve import HttpServer
 
 from .harbour import ERAS, Era, Harbour
@@ -53,6 +55,97 @@ async def test_a_target_that_is_away_costs_its_own_tools_only_and_comes_back_by_
 
             await until(is_back)
             assert (await client.call_tool("far_add", {"a": 1, "b": 2})).data == 3
+
+
+class Told:
+    """Hears of changes, each as often as it is told."""
+
+    def __init__(self) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.watched: frozenset[str] = frozenset()
+        self.kinds: list[str] = []
+
+    def deliver(self, kind: str, uri: str | None, extra: dict[str, Any]) -> None:
+        self.kinds.append(kind)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_change_of_resources_and_templates_is_told_once_here_and_where_the_proxy_is_mounted(era: Era) -> None:
+    target, outer = Server("target", version="1"), Server("outer", version="1")
+    target.add_resource("file:///first", lambda: "first")
+    target.add_resource("file:///{name}", lambda name: name)
+    proxy = Server.proxy(target, era=era)
+    outer.mount(proxy)
+    async with connect(outer) as client:
+        await client.list_resources()
+        inner, above = Told(), Told()
+        proxy.runtime.changes.add(inner)
+        outer.runtime.changes.add(above)
+        target.notify.resources_changed()
+        await until(lambda: "resources" in above.kinds)
+        target.add_resource("file:///later", lambda: "later")
+        await until(lambda: len(outer.list_resources()) == 2)
+        assert inner.kinds == above.kinds == ["resources", "resources"]
+
+
+async def test_mounting_and_unmounting_tell_of_each_list_once() -> None:
+    inner, outer = Server("inner", version="1"), Server("outer", version="1")
+    inner.add_resource("file:///first", lambda: "first")
+    inner.add_resource("file:///{name}", lambda name: name)
+    told = Told()
+    outer.runtime.changes.add(told)
+    outer.mount(inner)
+    assert told.kinds.count("resources") == 1
+    await outer.unmount(inner)
+    assert told.kinds.count("resources") == 2
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_target_that_was_never_there_is_an_error_and_no_empty_list_and_is_told_when_it_comes(era: Era) -> None:
+    port = find_port()
+    async with connect(Server.proxy(f"http://127.0.0.1:{port}/mcp", start_timeout=0.2, name="far"), era=era) as client:
+        asked = (client.list_tools, client.list_prompts, client.list_resources, client.list_resource_templates)
+        for ask in (*asked, lambda: client.call_tool("add", {"a": 1, "b": 2}), lambda: client.get_prompt("any")):
+            with pytest.raises(CallError, match="far cannot be reached") as away:
+                await soon(ask())
+            assert away.value.data == {"upstream": "far", "kind": "unreachable"}
+        async with client.listen(tools=True) as changes, HttpServer(Harbour().server, port=port):
+            await soon(anext(aiter(changes)))
+            assert "add" in [tool.name for tool in await client.list_tools_all(fresh=True)]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_what_a_target_does_not_offer_the_proxy_does_not_offer_either(era: Era) -> None:
+    target = Server("target", version="1")
+    target.add_tool(lambda: "here", name="own")
+    async with connect(Server.proxy(target), era=era) as client:
+        await client.list_tools()
+        assert not client.server_capabilities.keys() & {"prompts", "resources"}
+
+
+async def test_other_credentials_are_looked_for_when_the_target_refuses_those_there_are() -> None:
+    found: list[str] = []
+
+    async def look(refusal: Unauthorized) -> str | None:
+        if not found:
+            raise Unauthorized("log in first")
+        return found[0]
+
+    async with HttpServer(
+        Harbour().server, port=0, auth=Bearer(verifier=lambda token: token == "good" or None)
+    ) as target:
+        server, upstream = open_proxy(target.url, on_refused=look, name="far")
+        async with connect(server) as client:
+            with pytest.raises(CallError, match="far refuses the credentials of the proxy, whose log says what to do"):
+                await client.list_tools()
+            assert upstream.status == "log in first"
+            found.append("good")
+
+            async def is_in() -> bool:
+                return len(server.tools) > 0
+
+            await until(is_in)
+            assert (await client.call_tool("add", {"a": 1, "b": 2})).data == 3
 
 
 @pytest.mark.parametrize("era", ERAS)

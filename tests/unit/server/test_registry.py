@@ -461,7 +461,7 @@ def test_a_transform_that_takes_a_taken_name_changes_nothing() -> None:
 
 def test_a_list_that_comes_as_a_whole_keeps_places_and_the_names_of_others(caplog: pytest.LogCaptureFixture) -> None:
     far, outer = named("far"), named("demo", "own")
-    far.expect_reset()
+    far.expect_reset(LookupError)
     outer.mount(far, show)
     assert not outer.is_known
     far.reset([Thing("a"), Thing("own")])

@@ -601,7 +601,7 @@ def test_a_mount_that_cannot_work_is_refused_and_mounts_nothing(options: Any, wo
 def far_away() -> Server:
     """A remote server that is not connected yet."""
     far = Server("far")
-    far.tools.expect_reset()
+    far.tools.expect_reset(LookupError)
     return far
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from trimaran.host.terminal_text import in_one_line, safe, to_json
-from trimaran.host.trust.pins import PinFile, PinnedServer, Pins, PinTarget, accepted
+from trimaran.host.trust.pins import PinFile, PinnedServer, Pins, PinTarget, accepted, file_prefix
 from trimaran.host.trust.review import HeldDefinition
 
 from .exit_codes import Exit
@@ -72,7 +72,7 @@ def show_command(name: str, definition: str | None, as_json: bool) -> int:
     screen = Screen()
     for server in _servers(name):
         chosen = {key: pin for key, pin in server.pins.items() if definition in (None, key, key.partition(":")[2])}
-        if not chosen:
+        if not chosen and definition is not None:
             raise click.UsageError(f"the server {name!r} has no pinned definition {definition!r}")
         if as_json:
             screen.raw({key: {"digest": pin.digest, "definition": pin.definition} for key, pin in chosen.items()})
@@ -95,14 +95,15 @@ def diff_command(name: str | None, as_json: bool) -> int:
 
     The exit code is 1 if something differs.
     """
-    screen = Screen()
-    differing = [item for server in _servers(name) for item in _held_definitions(server)]
+    screen, files = Screen(), _files(name)
+    differing = [item for file in files if file.server is not None for item in _held_definitions(file.server)]
     if as_json:
         screen.raw([_described(item) for item in differing])
     else:
         _show(screen, differing)
-        if not differing:
-            screen.note("Nothing differs, as far as the servers were used.")
+    _refuse_damaged(files)
+    if not differing and not as_json:
+        screen.note("Nothing differs, as far as the servers were used.")
     return 1 if differing else Exit.OK
 
 
@@ -115,13 +116,19 @@ def accept_command(name: str, definitions: Sequence[str], yes: bool) -> int:
 
     You agree to what is shown. If the server lists something else by then, that is held again.
     """
-    screen = Screen()
-    for server in _servers(name):
+    screen, servers = Screen(), _servers(name)
+    known = {word for server in servers for item in _held_definitions(server) for word in (item.key, item.name)}
+    if unknown := [word for word in definitions if word not in known]:
+        raise click.UsageError(
+            f"nothing of {name} waits for you under {', '.join(map(repr, unknown))}; nothing was changed"
+        )
+    for server in servers:
         items = [
             item for item in _held_definitions(server) if not definitions or {item.key, item.name} & set(definitions)
         ]
         if not items:
-            screen.note(f"Nothing of {name} waits for you" + (" under these names." if definitions else "."))
+            if len(servers) == 1:
+                screen.note(f"Nothing of {name} waits for you.")
             continue
         _show(screen, items)
         if not yes and not _is_agreed(f"Agree to these {len(items)} definitions of {name}?"):
@@ -140,10 +147,7 @@ def forget_command(name: str) -> int:
     Do it if the pins are damaged, or if you know that everything has changed. The old file stays beside the new one.
     """
     screen, store = Screen(), Pins()
-    files = [file for file in asyncio.run(store.files()) if _is_of(file, name)]
-    if not files:
-        raise click.UsageError(f"no server {name!r} is pinned; see `trimaran pins list`")
-    for file in files:
+    for file in _files(name):
         aside = asyncio.run(store.forget(file.path))
         screen.note(f"{file.path.name} is now {aside.name}")
     return Exit.OK
@@ -157,21 +161,28 @@ def _is_agreed(question: str) -> bool:
 
 def _is_of(file: PinFile, name: str) -> bool:
     """Of a damaged file only its own name tells whose it was."""
-    return file.server.name == name if file.server is not None else name in (file.path.name, _named(file))
+    if file.server is not None:
+        return file.server.name == name
+    return name == file.path.name or file.path.name.startswith(file_prefix(name))
 
 
-def _named(file: PinFile) -> str:
-    return file.path.name.rsplit("-", 2)[0]
-
-
-def _servers(name: str | None) -> list[PinnedServer]:
-    """The servers of this name, or all; complains if there is none, or if its pins are damaged."""
+def _files(name: str | None) -> list[PinFile]:
+    """The files of this server, or all; complains if there is none of a name."""
     files = [file for file in asyncio.run(Pins().files()) if name is None or _is_of(file, name)]
-    damaged = [file.problem for file in files if file.server is None]
-    if damaged:
-        raise click.ClickException("\n".join(damaged))
     if not files and name is not None:
         raise click.UsageError(f"no server {name!r} is pinned; see `trimaran pins list`")
+    return files
+
+
+def _refuse_damaged(files: Iterable[PinFile]) -> None:
+    if damaged := [file.problem for file in files if file.server is None]:
+        raise click.ClickException("\n".join(damaged))
+
+
+def _servers(name: str) -> list[PinnedServer]:
+    """The servers of this name; complains if there is none, or if its pins are damaged."""
+    files = _files(name)
+    _refuse_damaged(files)
     return [file.server for file in files if file.server is not None]
 
 

@@ -6,17 +6,18 @@ The target and its options (headers, tokens, kept logins, the child's environmen
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 
-from trimaran.errors import ConfigError, ConnectFailed
+from trimaran.errors import ConfigError, ConnectFailed, Unauthorized
 
 from .target import ERA, REACH_OPTIONS, Settings, Target, is_behind_dashes, read_settings, split_words
 
 if TYPE_CHECKING:
+    from trimaran.oauth import OAuth
     from trimaran.server.server import Server
 
 __all__ = ["REACH", "ProxySource", "is_remote", "proxy_options"]
@@ -58,20 +59,38 @@ class ProxySource(NamedTuple):
         return cls(target, settings, "caller" if per_caller else "shared")
 
     def load(self) -> Server:
-        from trimaran import Server
+        from trimaran.proxy.server import open_proxy
 
         from .run import connect_options, connect_target
 
         settings = self.settings
+        on_refused: Callable[[Unauthorized], Awaitable[object]] | None = None
         if self.target.is_http:
-            from .stored_logins import find_login
+            from .stored_logins import brings_own, find_login
 
             settings = settings._replace(auth=settings.auth or asyncio.run(find_login(self.target, settings)))
+            if not brings_own(self.target, settings):
+                on_refused = self._look_for_login
         options = connect_options(self.target, settings)
         del options["timeout"]
         if not self.target.is_http:
             _check_command(self.target, options)
-        return Server.proxy(connect_target(self.target), isolation=self.isolation, **options)  # pyright: ignore[reportArgumentType]
+        options["isolation"] = self.isolation
+        return open_proxy(connect_target(self.target), on_refused=on_refused, **options)[0]
+
+    async def _look_for_login(self, refusal: Unauthorized) -> OAuth | None:
+        """The login that a person has made since. Raises what to do, if there is none."""
+        from .credentials import how_to_pass
+        from .stored_logins import find_login
+
+        try:
+            login = await find_login(self.target, self.settings)
+        except click.UsageError as error:
+            raise Unauthorized(error.message) from None
+        if login is None:
+            ways = " or ".join(how_to_pass(refusal.www_authenticate, self.target.text))
+            raise Unauthorized(f"{self.target.text} wants credentials (401): {ways}", status=refusal.status)
+        return login
 
 
 def _check_command(target: Target, options: Mapping[str, Any]) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import shlex
 from collections.abc import Container, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
@@ -334,7 +335,7 @@ class Gateway:
         servers = [self.server, *(view.server for view in self.views.values())]
         faults = {fault for server in servers for fault in _faults(server)}
         waiting = {
-            f"{item}: trimaran pins diff {item.server}"
+            f"{item}: trimaran pins diff {shlex.quote(item.server)}"
             for served in self.served.values()
             for item in served.pinned.withheld
         }

@@ -24,6 +24,12 @@ class LogFormatter(logging.Formatter):
         self._kind = kind
         self.mask: Mask = Mask()
 
+    def notice(self, text: str) -> str:
+        """A line for whoever started the program, whatever the level of the log."""
+        if self._kind == "text":
+            return text
+        return self.format(logging.LogRecord("trimaran.gateway", logging.INFO, __file__, 0, text, None, None))
+
     def format(self, record: logging.LogRecord) -> str:
         if self._kind == "text":
             return self.mask(super().format(record))

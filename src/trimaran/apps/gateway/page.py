@@ -38,9 +38,18 @@ _HEADERS: Final = {
     "x-content-type-options": "nosniff",
 }
 _STYLE: Final = (
-    "body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:#223}"
-    "table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.3rem .6rem;border-bottom:1px solid #dde}"
-    "code{font-size:.9em}.up{color:#176}.down{color:#b31}h2{margin-top:2rem}"
+    ":root{color-scheme:light dark;--ink:#223;--paper:#fff;--faint:#566;--line:#dde;--up:#065f3c;--down:#a3200d;--link:#0b57b0}"
+    "@media(prefers-color-scheme:dark){:root{--ink:#dde;--paper:#15181c;--faint:#a4adb6;--line:#343a42;--up:#6fd39f;"
+    "--down:#ff9a85;--link:#8ab8f5}}"
+    "body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:var(--ink);"
+    "background:var(--paper);overflow-wrap:anywhere}a{color:var(--link)}input{max-width:100%;box-sizing:border-box}"
+    "table{border-collapse:collapse;width:100%}td,th{text-align:left;vertical-align:top;padding:.3rem .6rem;"
+    "border-bottom:1px solid var(--line)}th{overflow-wrap:normal}ul{padding-left:1.2rem}"
+    "code{font-size:.9em}.up{color:var(--up)}.down{color:var(--down)}h2{margin-top:2rem}"
+    # Where there is no room for columns, each row is a block, and each cell says which column it is.
+    "@media(max-width:45rem){thead{display:none}table,tbody,tr,td{display:block}tr{padding:.4rem 0;"
+    "border-bottom:1px solid var(--line)}td{border:0;padding:0}td:empty{display:none}"
+    "td::before{content:attr(data-column) ' ';color:var(--faint)}}"
 )
 
 Reply = tuple[int, Any, dict[str, str]]
@@ -194,13 +203,21 @@ def _call_row(call: RecentCall) -> tuple[str, ...]:
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table; cells are HTML already."""
-    body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    body = "".join(f"<tr>{''.join(map(_cell, head, row))}</tr>" for row in rows)
     heads = "".join(f"<th>{escape(name)}</th>" for name in head)
-    return f"<table><tr>{heads}</tr>{body}</table>" if body else "<p>None.</p>"
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>" if body else "<p>None.</p>"
+
+
+def _cell(column: str, content: str) -> str:
+    return f'<td data-column="{escape(column)}">{content}</td>'
 
 
 def _document(body: str) -> str:
-    return f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Gateway</title><style>{_STYLE}</style></head><body>{body}</body></html>'
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">'
+        f"<title>Gateway</title><style>{_STYLE}</style></head><body>{body}</body></html>"
+    )
 
 
 def read_form(body: bytes) -> Mapping[str, str]:

@@ -47,7 +47,7 @@ def run_gateway(load: Callable[[], HostConfig], formatter: LogFormatter, **optio
         gateway = Gateway(config, **options)
         formatter.mask = Mask(secrets=gateway.secrets())
         async with gateway:
-            announce(gateway)
+            announce(gateway, formatter)
             reloader = Reloader(gateway, load, config, formatter)
             hangup = getattr(signal, "SIGHUP", None)
             if hangup is not None:
@@ -62,13 +62,14 @@ def run_gateway(load: Callable[[], HostConfig], formatter: LogFormatter, **optio
     run_loop(main())
 
 
-def announce(gateway: Gateway) -> None:
+def announce(gateway: Gateway, formatter: LogFormatter) -> None:
     """Tell whoever started it where the gateway is, on stderr."""
     down = [served.name for served in gateway.served.values() if not served.is_up]
     rest = f"; not reached yet: {', '.join(down)}" if down else ""
     count = len(gateway.served)
     servers = "1 server is" if count == 1 else f"{count} servers are"
-    sys.stderr.write(f"{servers} served at {gateway.url}{rest} (Ctrl-C ends it)\n")
+    line = formatter.notice(f"{servers} served at {gateway.url}{rest} (Ctrl-C ends it)")
+    sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
 
 

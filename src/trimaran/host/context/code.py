@@ -20,7 +20,7 @@ import logging
 import os
 import re
 import signal
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
 import msgspec
@@ -184,13 +184,15 @@ async def run_code(
         return run.failed(
             f"The code has {len(code)} characters, and {_MOST_CODE} are allowed: pass data through tools."
         )
+    sandbox = _Sandbox(monty, run)
     try:
-        value = await _Sandbox(monty, run).run(code)
+        value = await sandbox.run(code)
     except monty.MontyError as error:
         return run.failed(_explain(error, run, monty))
-    if _is_unawaited(value):
+    if sandbox.unmade:
+        names = _shortened(", ".join(dict.fromkeys(sandbox.unmade)), 500)
         return run.failed(
-            "The code ended with a call that was not awaited, so the call was not made: write await before it."
+            f"The code ended with a call that was not awaited, so it was not made: {names}. Write await before it."
         )
     return CodeResult(value, run.printed(), "", tuple(run.calls))
 
@@ -206,8 +208,15 @@ class _Sandbox:
     def __init__(self, monty: Any, run: _Run) -> None:
         self._monty = monty
         self._run = run
+        self._unmade: dict[int, tuple[str, Coroutine[Any, Any, Any]]] = {}
+        """Calls since which nothing was awaited: as in Python, they have not begun."""
         self._tasks: dict[int, asyncio.Task[Any]] = {}
         self._process: int | None = None
+
+    @property
+    def unmade(self) -> list[str]:
+        """The functions whose calls were never awaited."""
+        return [name for name, _ in self._unmade.values()]
 
     async def run(self, code: str) -> Any:
         step = asyncio.ensure_future(asyncio.to_thread(self._open, code))
@@ -218,6 +227,8 @@ class _Sandbox:
                 settled = await self._settle(snapshot)
                 step = asyncio.ensure_future(asyncio.to_thread(self._resume, snapshot, settled))
                 snapshot = await asyncio.shield(step)
+            if self._tasks:  # begun beside one that was awaited: a call that is cut off may have done half of its work
+                await asyncio.wait(self._tasks.values())
             return snapshot.output
         except asyncio.CancelledError:
             if not step.done() and self._process is not None:
@@ -230,6 +241,8 @@ class _Sandbox:
     async def _end(self, step: asyncio.Future[Any], stack: contextlib.ExitStack | None) -> None:
         for task in self._tasks.values():
             task.cancel()
+        for _, unmade in self._unmade.values():
+            unmade.close()
         await asyncio.gather(*self._tasks.values(), step, return_exceptions=True)
         if stack is None and not step.cancelled() and step.exception() is None:
             stack = step.result()[0]  # cancelled while it was opened
@@ -254,14 +267,17 @@ class _Sandbox:
             return stack.pop_all(), snapshot
 
     async def _settle(self, snapshot: Any) -> dict[int, Any]:
-        """Begin a call, or wait until one of the calls is over; the results of those that are."""
+        """Note a call, or begin those that are awaited and wait until one is over; the results of those that are."""
         monty = self._monty
         if isinstance(snapshot, monty.FunctionSnapshot):
             function = self._run.functions().get(snapshot.function_name)
             if function is not None and not snapshot.is_os_function:
-                self._tasks[snapshot.call_id] = asyncio.ensure_future(function(*snapshot.args, **snapshot.kwargs))
+                unmade = function(*snapshot.args, **snapshot.kwargs)
+                self._unmade[snapshot.call_id] = (snapshot.function_name, unmade)
         if not isinstance(snapshot, monty.FutureSnapshot):
             return {}
+        for call in sorted(self._unmade.keys() & snapshot.pending_call_ids):
+            self._tasks[call] = asyncio.ensure_future(self._unmade.pop(call)[1])
         waiting = [self._tasks[call] for call in snapshot.pending_call_ids]
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         return {call: _outcome(self._tasks.pop(call)) for call in snapshot.pending_call_ids if self._tasks[call].done()}
@@ -274,7 +290,7 @@ class _Sandbox:
             return snapshot.resume_auto()
         if snapshot.is_os_function:
             return snapshot.resume_not_handled()
-        if snapshot.call_id in self._tasks:
+        if snapshot.call_id in self._unmade:
             return snapshot.resume({"future": ...})
         return snapshot.resume({"exc_type": "NameError", "message": f"name '{snapshot.function_name}' is not defined"})
 
@@ -441,10 +457,6 @@ def _similar(name: str, tools: CodeTools) -> str:
 
     names = difflib.get_close_matches(name, list(tools), 3, 0.5)
     return f"Similar functions: {', '.join(names)}." if names else "search_tools finds functions."
-
-
-def _is_unawaited(value: Any) -> bool:
-    return isinstance(value, str) and value.startswith("<coroutine external_future(")
 
 
 def _as_text(value: Any) -> str:

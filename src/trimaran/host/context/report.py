@@ -40,6 +40,7 @@ FindingKind: TypeAlias = Literal[
     "budget",
     "description",
     "arguments",
+    "schema",
     "large",
     "noise",
     "search",
@@ -55,6 +56,7 @@ _SEVERITIES: Final[Mapping[FindingKind, Severity]] = {
     "words": "error",
     "confusable": "warning",
     "description": "warning",
+    "schema": "warning",
     "large": "warning",
     "search": "warning",
     "arguments": "note",
@@ -65,6 +67,9 @@ _NOISY: Final = 0.1  # of a definition
 _LEAST_NOISE: Final = 20  # tokens; less is not worth a line
 _MOST_SEARCHED: Final = 2000  # tools; a search of each takes about a millisecond
 _MOST_NAMED: Final = 5
+_SAYS_ARGUMENTS: Final = frozenset(
+    {"type", "properties", "patternProperties", "additionalProperties", "$ref", "allOf", "anyOf", "oneOf"}
+)  # a schema with none of these was lost on its way: a tool that takes nothing says so by its type
 _RANK: Final = 5  # a tool is found if it is among so many
 
 
@@ -235,6 +240,10 @@ def _of_tool(entry: ToolOfServer, size: Mapping[Detail, int]) -> Iterator[Contex
     if not (tool.description or "").strip():
         yield find("description", "it has no description, so a model can only guess")
     schema: Any = tool.input_schema
+    if isinstance(schema, dict) and _SAYS_ARGUMENTS.isdisjoint(cast("dict[str, Any]", schema)):
+        yield find(
+            "schema", "its inputSchema says nothing about arguments, not even `type: object`: a model cannot know any"
+        )
     properties: Any = cast("dict[str, Any]", schema).get("properties") if isinstance(schema, dict) else None
     if isinstance(properties, dict):
         silent = [str(name) for name, child in cast("dict[str, Any]", properties).items() if _is_silent(child)]

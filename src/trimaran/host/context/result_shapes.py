@@ -20,7 +20,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from trimaran.depth import decode_json
+from trimaran.depth import check_depth, decode_json
 from trimaran.format.results import is_told
 from trimaran.format.trees import as_schema
 from trimaran.types import CallToolResult, ImageContent, Json, TextContent
@@ -31,6 +31,9 @@ _LEAST_ROWS: Final = 3  # two rows are as short as JSON
 _LARGEST: Final = 2 * 1024 * 1024  # characters of JSON that are looked into: what a host passes on, a fifth of a second
 # A text that needs no quotes: nothing that JSON, a column or a line could begin or end with.
 _BARE: Final = re.compile(r'[^\s",\[\]{}][^",\r\n]*(?<!\s)')
+
+# Numbers with a fraction stay as they are written: a double would round an amount of twenty digits.
+_EXACT: Final = msgspec.json.Decoder(float_hook=lambda digits: msgspec.Raw(digits.encode()))
 
 # A text that without quotes would read as another value.
 _SCALAR: Final = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null")
@@ -74,8 +77,9 @@ def _shape_text(text: str) -> str | None:
     if len(text) > _LARGEST or text.lstrip()[:1] not in ("{", "["):
         return None
     try:
-        value: Json = decode_json(text)
-    except ValueError:
+        check_depth(text)
+        value: Json = _EXACT.decode(text)
+    except (ValueError, RecursionError):
         return None
     shorter = compact_json(value)
     return shorter if len(shorter) < len(text) else None

@@ -29,7 +29,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from trimaran.depth import decode_json
+from trimaran.depth import TooDeep, check_depth, decode_json
 from trimaran.errors import ConfigError
 from trimaran.files import read_file, why_not_ours
 from trimaran.protocol.definition_digests import canonical_json
@@ -53,7 +53,9 @@ __all__ = [
 
 _VERSION: Final = 1
 _KEY: Final = "trimaran-pins:key"
-_LARGEST: Final = 64 * 1024 * 1024  # bytes of a file; 10,000 definitions of 2 KiB, each pinned and pending, are 40 MB
+# Bytes of a file; 10,000 definitions of 2 KiB, each pinned and pending, are 40 MB. Of a server that lists more, only digests
+# are kept: a file that its next reader would refuse would hold all that a person has agreed to.
+_LARGEST: Final = 64 * 1024 * 1024
 # Bytes of a definition that is kept for the difference; the largest of a thousand published ones has 30 KB. Of a larger one
 # the digest alone is kept.
 _MOST_KEPT: Final = 64 * 1024
@@ -61,7 +63,7 @@ _MOST_NAME: Final = 40  # characters of a file's name that are the server's
 
 
 class PinsDamaged(ConfigError):
-    """The pins of a server cannot be believed. The message names the file, says why, and what to do."""
+    """The pins of a server cannot be believed, or be too many to keep. The message names the file, and says why."""
 
     kind = "pins_damaged"
 
@@ -84,9 +86,13 @@ class PinTarget(Struct, frozen=True):
 
     @property
     def file_name(self) -> str:
-        safe = re.sub(r"[^A-Za-z0-9_-]+", "_", self.name)[:_MOST_NAME]
-        name_digest = hashlib.sha256(self.name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-        return f"{safe}-{name_digest}-{self.fingerprint[:16]}.json"
+        return f"{file_prefix(self.name)}{self.fingerprint[:16]}.json"
+
+
+def file_prefix(name: str) -> str:
+    """What the names of all files of a server begin with, and those of no other."""
+    safe = re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:_MOST_NAME]
+    return f"{safe}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}-"
 
 
 @final
@@ -95,7 +101,7 @@ class Pin(Struct, frozen=True):
 
     digest: str
     definition: dict[str, Any] | None = None
-    """None if it is too long to keep."""
+    """None if it, or all of its server together, is too long to keep."""
     size: int = 0
     """Bytes of the definition as canonical JSON."""
 
@@ -262,10 +268,16 @@ class Pins:
         return await self._signing_key()
 
     def _write(self, file: Path, key: bytes, server: PinnedServer) -> None:
-        document: dict[str, Any] = msgspec.to_builtins(server)
-        document["signature"] = _sign(key, canonical_json(document))
+        content = _as_file(key, server)
+        if content is None:
+            bare = {field: _without_definitions(getattr(server, field)) for field in ("pins", "pending")}
+            content = _as_file(key, replace(server, **bare))
+        if content is None:
+            raise PinsDamaged(
+                f"the server {server.name!r} lists too much to be pinned: {file} would have over {_LARGEST:,} bytes"
+            )
         try:
-            write_whole(file, msgspec.json.format(msgspec.json.encode(document)) + b"\n")
+            write_whole(file, content)
         except OSError as error:
             raise PinsUnwritable(f"{file} cannot be written: {error.strerror or error}") from None
 
@@ -295,6 +307,25 @@ def accepted(server: PinnedServer, names: frozenset[str] | None, now: str) -> Pi
     chosen = {key: pin for key, pin in server.pending.items() if names is None or key in names}
     rest = {key: pin for key, pin in server.pending.items() if key not in chosen}
     return replace(server, pins={**server.pins, **chosen}, pending=rest, changed=now) if chosen else server
+
+
+def _as_file(key: bytes, server: PinnedServer) -> bytes | None:
+    """The content of a file; None if it could not be read again."""
+    document: dict[str, Any] = msgspec.to_builtins(server)
+    document["signature"] = _sign(key, canonical_json(document))
+    content = msgspec.json.encode(document)
+    if len(content) > _LARGEST:  # with blanks it is larger still
+        return None
+    content = msgspec.json.format(content) + b"\n"
+    try:
+        check_depth(content)
+    except TooDeep:
+        return None
+    return content if len(content) <= _LARGEST else None
+
+
+def _without_definitions(pins: Mapping[str, Pin]) -> dict[str, Pin]:
+    return {name: replace(pin, definition=None) for name, pin in pins.items()}
 
 
 def _sign(key: bytes, text: bytes) -> str:

@@ -2,7 +2,8 @@
 
 Pure. A definition is a tree; each of its texts, numbers and flags has a path, such as `description` or
 `inputSchema.properties.path.description`. Fields are compared by path, and the words of a text within it. Blanks and hidden
-characters count: an instruction can hide in either.
+characters count: an instruction can hide in either. No two fields have the same path, whatever a server calls them, and no two
+values the same text: a change could hide behind the other.
 
 The cost is bounded: comparing words is quadratic, so beyond `_MOST_WORDS` the middle of a text is shown as replaced.
 """
@@ -23,6 +24,8 @@ _MOST_WORDS: Final = 1500  # on either side, between a common beginning and a co
 _MOST_FIELDS: Final = 500  # changed fields that are shown; nobody reads more
 _CONTEXT: Final = 12  # unchanged words shown on either side of a change
 _WORD: Final = re.compile(r"\s+|\w+|[^\w\s]")
+_PLAIN_NAME: Final = re.compile(r'[^.\[\]"]+')  # a name that cannot be mistaken for several, or for a place in a list
+_NO_TEXT: Final = re.compile(r'-?[0-9][0-9.eE+-]*|true|false|null|\{\}|\[\]|".*"', re.DOTALL)  # reads as another value
 
 Operation: TypeAlias = tuple[str, int, int, int, int]
 PieceKind: TypeAlias = Literal["same", "removed", "added"]
@@ -79,12 +82,21 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     """The fields of a tree that hold no others, as text. An empty object or list is a field, too."""
     if isinstance(value, Mapping) and value:
         for name, item in cast("Mapping[str, Any]", value).items():
-            yield from _leaves(item, f"{path}.{name}" if path else name)
+            if not _PLAIN_NAME.fullmatch(name):
+                yield from _leaves(item, f"{path}[{_quoted(name)}]")
+            else:
+                yield from _leaves(item, f"{path}.{name}" if path else name)
     elif isinstance(value, list) and value:
         for number, item in enumerate(cast("list[Any]", value)):
             yield from _leaves(item, f"{path}[{number}]")
+    elif isinstance(value, str) and not _NO_TEXT.fullmatch(value):
+        yield path, value
     else:
-        yield path, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        yield path, _quoted(value)
+
+
+def _quoted(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _compare(was: str | None, now: str | None) -> Iterator[Piece]:

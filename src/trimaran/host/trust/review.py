@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, final
@@ -48,6 +49,7 @@ HeldState: TypeAlias = Literal["changed", "new", "unverified"]
 Definition: TypeAlias = Tool | Prompt | ResourceTemplate
 
 _TOLD: Final = 5  # names in one warning
+_MOST_TOLD: Final = 50_000  # differences that are remembered as told; a server can make up new ones all day
 _MANY: Final = 100  # definitions whose digests take some 10 ms; of more the event loop should not wait
 
 
@@ -85,8 +87,8 @@ class HeldDefinition(Struct, frozen=True, kw_only=True):
 
     @property
     def difference(self) -> list[FieldChange]:
-        """The fields that differ, word by word. Of a definition that is too long to keep, nothing."""
-        if self.new.definition is None or (self.old is not None and self.old.definition is None):
+        """The fields that differ, word by word; all of them where the old ones are not kept, none where the new ones are not."""
+        if self.new.definition is None:
             return []
         if self.old is None or self.old.definition is None:
             return plain_text(self.new.definition)
@@ -94,8 +96,11 @@ class HeldDefinition(Struct, frozen=True, kw_only=True):
 
     def text(self) -> str:
         """The difference as plain text."""
+        if self.new.definition is None:
+            return f"(the definition has {self.new.size:,} bytes, too many to keep and show; its digest differs)"
         words = diff_text(self.difference)
-        return words or f"(the definition has {self.new.size:,} bytes, too many to keep and show; its digest differs)"
+        is_unknown = self.old is not None and self.old.definition is None
+        return f"(too long to keep as it was; as it is now:)\n{words}" if is_unknown else words
 
     def __str__(self) -> str:
         return f"the {self.kind} {in_one_line(self.name, 80)!r} of the server {self.server!r} is {_STATES[self.state]}"
@@ -167,6 +172,8 @@ class CatalogReview:
         setting = self._setting(server)
         if setting is None or setting.mode == "off":
             return {}
+        if len(self._told) > _MOST_TOLD:
+            self._told.clear()
         is_long = len(definitions) > _MANY
         pins, wrong = await asyncio.to_thread(_digests, definitions) if is_long else _digests(definitions)
         withheld = await self._compare(setting, kind, pins)
@@ -261,7 +268,7 @@ class CatalogReview:
             names,
             more,
             problem,
-            server,
+            shlex.quote(server),
         )
 
     def _check_claims(self, server: str, definitions: Mapping[str, Definition], pins: Mapping[str, Pin]) -> None:

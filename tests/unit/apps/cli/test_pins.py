@@ -17,10 +17,10 @@ Capsys = pytest.CaptureFixture[str]
 TARGET = PinTarget("files", "npx server-files", "f" * 64)
 
 
-def list_once(*tools: Tool) -> None:
+def list_once(*tools: Tool, target: PinTarget = TARGET) -> None:
     """A host reads this list of the server."""
-    review = CatalogReview(lambda server: PinSetting(Pins(), TARGET, "refuse"))
-    asyncio.run(review.tools("files", {item.name: item for item in tools}))
+    review = CatalogReview(lambda server: PinSetting(Pins(), target, "refuse"))
+    asyncio.run(review.tools(target.name, {item.name: item for item in tools}))
 
 
 @pytest.fixture(autouse=True)
@@ -74,7 +74,7 @@ def test_a_damaged_file_is_told_and_can_be_moved_away(changed: Path, capsys: Cap
     file.write_text(file.read_text()[:100])
     assert "damaged" in run_cli(capsys, "pins", "list").out
     done = run_cli(capsys, "pins", "accept", "files", "--yes")
-    assert done.code == 1 and "missing or malformed" in done.err
+    assert done.code == 1 and "malformed" in done.err
     assert run_cli(capsys, "pins", "forget", "files").code == 0
     assert "Nothing is pinned yet" in run_cli(capsys, "pins", "list").err
     assert list(changed.glob("*.old-1"))
@@ -82,3 +82,26 @@ def test_a_damaged_file_is_told_and_can_be_moved_away(changed: Path, capsys: Cap
 
 def test_a_server_that_is_not_pinned_is_named(capsys: Capsys) -> None:
     assert "trimaran pins list" in run_cli(capsys, "pins", "diff", "nobody").err
+
+
+def test_a_damaged_file_is_found_by_the_servers_own_name_and_hides_no_other(changed: Path, capsys: Capsys) -> None:
+    list_once(target=PinTarget("my server; rm", "x", "a" * 64))
+    (file,) = changed.glob("my_server*.json")
+    file.write_text("{")
+    done = run_cli(capsys, "pins", "diff")
+    assert "tool send (new)" in done.out
+    assert done.code == 1 and "malformed" in done.err
+    assert len(run_cli(capsys, "pins", "diff", "--json").json) == 2
+    assert run_cli(capsys, "pins", "forget", "my server; rm").code == 0
+
+
+def test_a_server_without_definitions_is_shown(capsys: Capsys) -> None:
+    list_once(target=PinTarget("empty", "npx empty", "a" * 64))
+    done = run_cli(capsys, "pins", "show", "empty")
+    assert done.code == 0 and "empty: npx empty" in done.out
+
+
+def test_a_name_that_nothing_waits_under_is_refused(capsys: Capsys) -> None:
+    done = run_cli(capsys, "pins", "accept", "files", "send", "sned", "--yes")
+    assert done.code == 2 and "'sned'" in done.err
+    assert len(run_cli(capsys, "pins", "list", "--json").json[0]["held"]) == 2

@@ -43,9 +43,8 @@ async def test_the_command_serves_logs_json_and_ends_on_sigterm(tmp_path: Path) 
     finally:
         process.kill()
         process.wait()
-    lines = (tmp_path / "log").read_text().splitlines()
-    assert f"1 server is served at {url} (Ctrl-C ends it)" in lines
-    logged = [json.loads(line) for line in lines if line.startswith("{")]
+    logged = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
+    assert f"1 server is served at {url} (Ctrl-C ends it)" in [line["message"] for line in logged]
     assert any(line["logger"] == "trimaran.gateway" for line in logged)
 
 
