@@ -57,6 +57,7 @@ from .catalog import (
 from .connections import CallerAuth, ConnectionBudget, Connections, Isolation
 from .forwarding import describe_failure, forward, malformed, read_result, send
 from .parked_calls import ParkedCalls, RoundEnd, raise_error
+from .results import MalformedResult, check_contents, check_messages
 
 if TYPE_CHECKING:
     from trimaran.server.server import Server
@@ -292,7 +293,7 @@ class Upstream:
     async def _list(self, client: Client, kind: str) -> None:
         server, capabilities = self._server, client.server_capabilities
         if kind not in capabilities:
-            with server.runtime.changes.held():
+            with server.runtime.changes.together():
                 for registry in {
                     "tools": (server.tools,),
                     "prompts": (server.prompts,),
@@ -314,7 +315,7 @@ class Upstream:
         else:
             resources = await client.list_resources_all(fresh=True)
             templates = await self._reviewed("template", await _optional(client.list_resource_templates_all))
-            with server.runtime.changes.held():
+            with server.runtime.changes.together():
                 server.resources.reset(self._adapted("resource", resource_entries(resources, self.forward, self.name)))
                 server.templates.reset(self._adapted("template", template_entries(templates, self.forward, self.name)))
         if "completions" in capabilities:
@@ -592,9 +593,11 @@ def _read(raw: Any, method: str, target: str) -> Any:
         own: dict[str, Any] = fields.get("_meta") or {}
         meta = {key: value for key, value in own.items() if not key.startswith(PREFIX)} or None
         if method == "resources/read":
+            check_contents(raw)
             return ReadResourceResult(contents=fields["contents"], meta=meta)
         if method == "prompts/get":
+            check_messages(raw)
             return GetPromptResult(messages=fields["messages"], description=fields.get("description"), meta=meta)
         return CompleteResult(completion=msgspec.convert(fields["completion"], Completion), meta=meta)
-    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, AttributeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, MalformedResult, KeyError, AttributeError) as error:
         raise malformed(target, f"a malformed result of {method}: {error}") from None

@@ -73,7 +73,7 @@ class Changes:
         """Those of the servers that this one is mounted on."""
         self._below: list[Changes] = []
         self._holds = 0
-        self._held: set[str] = set()
+        self._due: set[str] = set()
         """Lists that have changed since the first hold."""
         self._lock = threading.Lock()
 
@@ -127,7 +127,7 @@ class Changes:
             self.watching_changed()
 
     @contextlib.contextmanager
-    def held(self) -> Generator[None]:
+    def together(self) -> Generator[None]:
         """Tell of each list that changes meanwhile once, at the end, here and wherever this server is mounted.
 
         For changes that belong together: resources and templates have a registry each, and one notification.
@@ -148,8 +148,8 @@ class Changes:
     def _let_go(self) -> None:
         with self._lock:
             self._holds -= 1
-            kinds = [kind for kind in LIST_CHANGED if kind in self._held] if not self._holds else []
-            self._held.difference_update(kinds)
+            kinds = [kind for kind in LIST_CHANGED if kind in self._due] if not self._holds else []
+            self._due.difference_update(kinds)
         for kind in kinds:
             self.publish(kind)
 
@@ -158,7 +158,7 @@ class Changes:
         if self._holds and kind in LIST_CHANGED:
             with self._lock:
                 if self._holds:
-                    self._held.add(kind)
+                    self._due.add(kind)
                     return
         if self.relay is not None and kind not in self.announcers:
             self.relay(kind, uri, extra or {})
