@@ -293,7 +293,7 @@ class Upstream:
     async def _list(self, client: Client, kind: str) -> None:
         server, capabilities = self._server, client.server_capabilities
         if kind not in capabilities:
-            with server.runtime.changes.together():
+            with server.runtime.changes.collected():
                 for registry in {
                     "tools": (server.tools,),
                     "prompts": (server.prompts,),
@@ -315,7 +315,7 @@ class Upstream:
         else:
             resources = await client.list_resources_all(fresh=True)
             templates = await self._reviewed("template", await _optional(client.list_resource_templates_all))
-            with server.runtime.changes.together():
+            with server.runtime.changes.collected():
                 server.resources.reset(self._adapted("resource", resource_entries(resources, self.forward, self.name)))
                 server.templates.reset(self._adapted("template", template_entries(templates, self.forward, self.name)))
         if "completions" in capabilities:

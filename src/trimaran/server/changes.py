@@ -72,8 +72,8 @@ class Changes:
         self._above: list[Changes] = []
         """Those of the servers that this one is mounted on."""
         self._below: list[Changes] = []
-        self._holds = 0
-        self._due: set[str] = set()
+        self._collectors = 0
+        self._delayed_kinds: set[str] = set()
         """Lists that have changed since the first hold."""
         self._lock = threading.Lock()
 
@@ -127,7 +127,7 @@ class Changes:
             self.watching_changed()
 
     @contextlib.contextmanager
-    def together(self) -> Generator[None]:
+    def collected(self) -> Generator[None]:
         """Tell of each list that changes meanwhile once, at the end, here and wherever this server is mounted.
 
         For changes that belong together: resources and templates have a registry each, and one notification.
@@ -135,7 +135,7 @@ class Changes:
         everyone = self._with_those_above()
         for changes in everyone:
             with changes._lock:
-                changes._holds += 1
+                changes._collectors += 1
         try:
             yield
         finally:
@@ -147,18 +147,18 @@ class Changes:
 
     def _let_go(self) -> None:
         with self._lock:
-            self._holds -= 1
-            kinds = [kind for kind in LIST_CHANGED if kind in self._due] if not self._holds else []
-            self._due.difference_update(kinds)
+            self._collectors -= 1
+            kinds = [kind for kind in LIST_CHANGED if kind in self._delayed_kinds] if not self._collectors else []
+            self._delayed_kinds.difference_update(kinds)
         for kind in kinds:
             self.publish(kind)
 
     def publish(self, kind: str, uri: str | None = None, extra: dict[str, Any] | None = None) -> None:
         """Tell everyone. `kind` is tools, prompts, resources, or resource with its URI."""
-        if self._holds and kind in LIST_CHANGED:
+        if self._collectors and kind in LIST_CHANGED:
             with self._lock:
-                if self._holds:
-                    self._due.add(kind)
+                if self._collectors:
+                    self._delayed_kinds.add(kind)
                     return
         if self.relay is not None and kind not in self.announcers:
             self.relay(kind, uri, extra or {})

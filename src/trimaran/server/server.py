@@ -425,7 +425,7 @@ class Server:
         other.tools.watch(self.runtime.refresh_tasks)
         self.runtime.refresh_tasks()
         self.prompts.mount(other.prompts, rename_prompt)
-        with self.runtime.changes.together():
+        with self.runtime.changes.collected():
             self.resources.mount(other.resources, same)
             self.templates.mount(other.templates, same)
         self.completions.mount(other.completions, rename_completion)
@@ -440,7 +440,7 @@ class Server:
         if other not in self.runtime.mounted:
             raise DeclarationError(f"the server {other.name!r} is not mounted on {self.name!r}")
         self.runtime.mounted.remove(other)
-        with self.runtime.changes.together():
+        with self.runtime.changes.collected():
             for own, inner in (
                 (self.tools, other.tools),
                 (self.prompts, other.prompts),
