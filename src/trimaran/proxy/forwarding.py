@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec import UNSET, Raw, Struct, field
 
 from trimaran.client.client import Client
 from trimaran.client.pending_call import Progress
@@ -54,7 +54,9 @@ from trimaran.server.exchange import SENT
 from trimaran.server.handlers import logger
 from trimaran.server.input_rounds import ModernVoice
 from trimaran.server.running_calls import resume
-from trimaran.types import CallToolResult, Json, as_object
+from trimaran.types import Json, as_object
+
+from .results import MalformedResult, is_sound, repair
 
 __all__ = ["ASKABLE", "LiveRelay", "PassingRelay", "answer_live", "describe_failure", "forward", "read_result"]
 
@@ -74,21 +76,11 @@ _metas: Final[dict[int, tuple[Any, str | None, Raw]]] = {}
 """What targets of 2026-07-28 are told of older callers, by the identity of the peer, which is kept beside it."""
 
 
-class _ToolResult(Struct):
-    """The parts of a tool's result that a revision may spell in its own way; the rest stays as it came."""
-
-    content: list[Any] = []
-    structured: Raw | UnsetType = field(name="structuredContent", default=UNSET)
-    is_error: bool | None = field(name="isError", default=None)
-    meta: dict[str, Any] | None = field(name="_meta", default=None)
-
-
 class _InputRequired(Struct):
     requests: dict[str, dict[str, Any]] | None = field(name="inputRequests", default=None)
     state: str | None = field(name="requestState", default=None)
 
 
-_decode_tool = msgspec.json.Decoder(_ToolResult).decode
 _decode_rounds = msgspec.json.Decoder(_InputRequired).decode
 
 
@@ -361,19 +353,13 @@ def read_result(raw: Raw, call: IncomingCall, client: Client, target: str) -> An
     if call.method != "tools/call":
         return raw
     far, near = client.version, call.peer.version
-    if far == near or (far != MODERN and near != MODERN and far <= near):
+    is_alike = far == near or (far != MODERN and near != MODERN and far <= near)
+    if is_alike and is_sound(raw, any_structure=near == MODERN):
         return raw
     try:
-        result = _decode_tool(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        raise malformed(target, "a malformed tool result") from None
-    meta = {key: value for key, value in (result.meta or {}).items() if not key.startswith("io.modelcontextprotocol/")}
-    return CallToolResult(
-        content=result.content,
-        structured_content=result.structured,
-        is_error=bool(result.is_error),
-        meta=meta or None,
-    )
+        return repair(raw)
+    except MalformedResult as error:
+        raise malformed(target, f"a malformed tool result: {error}") from None
 
 
 def malformed(target: str, content: str) -> ProtocolError:

@@ -57,6 +57,7 @@ from .catalog import (
 from .connections import CallerAuth, ConnectionBudget, Connections, Isolation
 from .forwarding import describe_failure, forward, malformed, read_result, send
 from .parked_calls import ParkedCalls, RoundEnd, raise_error
+from .results import MalformedResult, check_contents, check_messages
 
 if TYPE_CHECKING:
     from trimaran.server.server import Server
@@ -592,9 +593,11 @@ def _read(raw: Any, method: str, target: str) -> Any:
         own: dict[str, Any] = fields.get("_meta") or {}
         meta = {key: value for key, value in own.items() if not key.startswith(PREFIX)} or None
         if method == "resources/read":
+            check_contents(raw)
             return ReadResourceResult(contents=fields["contents"], meta=meta)
         if method == "prompts/get":
+            check_messages(raw)
             return GetPromptResult(messages=fields["messages"], description=fields.get("description"), meta=meta)
         return CompleteResult(completion=msgspec.convert(fields["completion"], Completion), meta=meta)
-    except (msgspec.DecodeError, UnicodeDecodeError, KeyError, AttributeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, MalformedResult, KeyError, AttributeError) as error:
         raise malformed(target, f"a malformed result of {method}: {error}") from None

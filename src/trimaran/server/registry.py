@@ -31,6 +31,11 @@ _REMEDIES: Final = {
     "tool": 'mount one with a prefix, server.mount(other, "github"), or rename one, transforms={{{key!r}: {{"name": "..."}}}}',
     "prompt": 'mount one with a prefix, server.mount(other, "github"), or declare one under another name',
 }
+# Resources keep their URIs where they are mounted, so there is nothing to rename; and the server may be somebody else's.
+_ORDER_REMEDY: Final = (
+    "a server's own come first, then the server that was mounted first (of an mcp.toml, the one that is written first): "
+    "change the order to show the other one, or have clients reach it at its own server (/servers/NAME/mcp of a gateway)"
+)
 
 
 class Entry(Protocol):
@@ -317,7 +322,7 @@ class Registry(Generic[E]):
         return _Source(source, entry.key, f"the {self.kind} {entry.key!r}{owner}")
 
     def _collision(self, key: str, first: str, second: str) -> str:
-        remedy = _REMEDIES.get(self.kind, "remove one of them").format(key=key)
+        remedy = _REMEDIES.get(self.kind, _ORDER_REMEDY).format(key=key)
         return f"{second} has the name {key!r}, and so has {first}; {remedy}"
 
     def _settle(self) -> None:

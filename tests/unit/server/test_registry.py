@@ -394,6 +394,22 @@ def test_a_name_that_comes_later_is_left_out_and_logged_once(caplog: pytest.LogC
     assert outer.get("x") is first.get("x")
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_the_order_of_mounting_is_a_remedy_for_resources_with_one_uri(
+    order: tuple[int, int], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also for servers of other people, whose entries come late and in any order."""
+    servers, outer = [named(name, kind="resource") for name in ("boats", "birds")], named("outer", kind="resource")
+    for index in order:
+        outer.mount(servers[index], show)
+    for server in servers:
+        server.reset([Thing("a:b")])
+    assert outer.get("a:b") is servers[order[0]].get("a:b")
+    [line] = {r.getMessage() for r in caplog.records if r.name == "trimaran.server"}
+    assert "mounted first" in line
+    assert "remove" not in line
+
+
 def test_resources_with_one_uri_are_logged_and_those_of_the_server_itself_win(caplog: pytest.LogCaptureFixture) -> None:
     """A mount has no way to change a URI, so it cannot be refused for one."""
     inner, outer = named("inner", "a:b", kind="resource"), named("outer", "a:b", kind="resource")

@@ -1,0 +1,169 @@
+"""Results on their way from a target to a caller.
+
+A sound result of a tool passes as the bytes that it is, where both sides write results alike. What a caller's client would fail on is
+repaired if it is clear what was meant (`"content": null`), and otherwise an error of the target's: many clients end the whole
+session over a result that they cannot read. Kinds of content that are not known here pass as they are.
+
+Texts and data are looked at and not decoded, so the check costs as much as finding the end of the message did.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, TypeAlias
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType, field
+
+from trimaran.types import CallToolResult
+
+__all__ = ["MalformedResult", "check_contents", "check_messages", "is_sound", "repair"]
+
+_Part: TypeAlias = Raw | UnsetType
+
+
+class MalformedResult(Exception):
+    """Why a result is none, in words."""
+
+
+class _Block(Struct):
+    type: str
+    text: _Part = UNSET
+    data: _Part = UNSET
+    mime_type: _Part = field(name="mimeType", default=UNSET)
+    uri: _Part = UNSET
+    name: _Part = UNSET
+    resource: _Part = UNSET
+    annotations: _Part = UNSET
+    meta: _Part = field(name="_meta", default=UNSET)
+
+
+class _Resource(Struct):
+    uri: str
+    text: _Part = UNSET
+    blob: _Part = UNSET
+
+
+class _Contents(Struct):
+    contents: list[_Resource]
+
+
+class _Message(Struct):
+    role: str
+    content: _Block
+
+
+class _Messages(Struct):
+    messages: list[_Message]
+    description: str | None = None
+
+
+class _Result(Struct):
+    """As the schema has it."""
+
+    content: list[_Block]
+    structured: _Part = field(name="structuredContent", default=UNSET)
+    is_error: bool | UnsetType = field(name="isError", default=UNSET)
+    meta: _Part = field(name="_meta", default=UNSET)
+
+
+class _LooseResult(Struct):
+    """As some servers write it; what a revision may spell in its own way is read, the rest stays as it came."""
+
+    content: list[Any] | UnsetType | None = UNSET
+    structured: _Part = field(name="structuredContent", default=UNSET)
+    is_error: bool | None = field(name="isError", default=None)
+    meta: dict[str, Any] | None = field(name="_meta", default=None)
+
+
+_MISREAD: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_read: Final = msgspec.json.Decoder(_Result).decode
+_read_loosely: Final = msgspec.json.Decoder(_LooseResult).decode
+_read_blocks: Final = msgspec.json.Decoder(list[_Block]).decode
+_read_resource: Final = msgspec.json.Decoder(_Resource).decode
+_read_contents: Final = msgspec.json.Decoder(_Contents).decode
+_read_messages: Final = msgspec.json.Decoder(_Messages).decode
+
+
+def is_sound(raw: Raw, *, any_structure: bool) -> bool:
+    """May these bytes go to a caller as they are? `any_structure`: structured content need not be an object (2026-07-28)."""
+    try:
+        result = _read(raw)
+        _check_blocks(result.content)
+    except (*_MISREAD, MalformedResult):
+        return False
+    return _is_object(result.meta) and (any_structure or _is_object(result.structured))
+
+
+def repair(raw: Raw) -> CallToolResult:
+    """The result, with what is clear put right.
+
+    Raises:
+        MalformedResult: it cannot be read, or it is not clear what was meant.
+    """
+    try:
+        result = _read_loosely(raw)
+        if result.content is UNSET and result.structured is UNSET:
+            raise MalformedResult("it has no content")
+        content: list[Any] = result.content or []
+        _check_blocks(_read_blocks(msgspec.json.encode(content)))
+    except _MISREAD as error:
+        raise MalformedResult(str(error)) from None
+    meta = {key: value for key, value in (result.meta or {}).items() if not key.startswith("io.modelcontextprotocol/")}
+    return CallToolResult(
+        content=content,
+        structured_content=result.structured,
+        is_error=bool(result.is_error),
+        meta=meta or None,
+    )
+
+
+def check_contents(raw: Raw) -> None:
+    """Raise MalformedResult if this is no result of `resources/read`."""
+    try:
+        is_good = all(_has_contents(resource) for resource in _read_contents(raw).contents)
+    except _MISREAD as error:
+        raise MalformedResult(str(error)) from None
+    if not is_good:
+        raise MalformedResult("contents have neither text nor blob")
+
+
+def check_messages(raw: Raw) -> None:
+    """Raise MalformedResult if this is no result of `prompts/get`."""
+    try:
+        _check_blocks([message.content for message in _read_messages(raw).messages])
+    except _MISREAD as error:
+        raise MalformedResult(str(error)) from None
+
+
+def _check_blocks(blocks: list[_Block]) -> None:
+    for block in blocks:
+        kind = block.type
+        if kind == "text":
+            is_good = _is_string(block.text)
+        elif kind in ("image", "audio"):
+            is_good = _is_string(block.data) and _is_string(block.mime_type)
+        elif kind == "resource_link":
+            is_good = _is_string(block.uri) and _is_string(block.name)
+        elif kind == "resource":
+            is_good = _is_resource(block.resource)
+        else:
+            continue
+        if not (is_good and _is_object(block.annotations) and _is_object(block.meta)):
+            raise MalformedResult(f"content of the kind {kind!r} lacks a part, or has one of a wrong type")
+
+
+def _is_string(part: _Part) -> bool:
+    return part is not UNSET and bytes(memoryview(part)[:1]) == b'"'
+
+
+def _is_object(part: _Part) -> bool:
+    """True also for what may be left out, and is."""
+    return part is UNSET or bytes(memoryview(part)[:1]) in (b"{", b"n")
+
+
+def _is_resource(part: _Part) -> bool:
+    return part is not UNSET and _has_contents(_read_resource(part))
+
+
+def _has_contents(resource: _Resource) -> bool:
+    return _is_string(resource.text) or _is_string(resource.blob)

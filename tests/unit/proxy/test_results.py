@@ -1,0 +1,116 @@
+"""Results that are none: repaired, or an error of the target's; nothing that a caller's client would fail on."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from trimaran import Server, connect
+from trimaran.errors import CallError
+from trimaran.proxy.results import MalformedResult, is_sound, repair
+
+from .harbour import ERAS, Era
+
+ODD_SERVER = Path(__file__).parents[2] / "support" / "odd_server.py"
+TEXT = {"type": "text", "text": "good"}
+SOUND: list[dict[str, Any]] = [
+    {"content": []},
+    {"content": [TEXT], "isError": True, "_meta": {"a": 1}, "structuredContent": {"a": 1}},
+    {"content": [TEXT | {"annotations": None, "_meta": {}}]},
+    {"content": [{"type": kind, "data": "AA==", "mimeType": "a/b"} for kind in ("image", "audio")]},
+    {"content": [{"type": "resource_link", "uri": "a:b", "name": "b"}]},
+    {"content": [{"type": "resource", "resource": {"uri": "a:b", part: "AA=="}} for part in ("text", "blob")]},
+    {"content": [{"type": "of-a-later-revision", "text": 5}]},
+]
+CLEAR: list[dict[str, Any]] = [
+    {"content": None},
+    {"structuredContent": {"a": 1}},
+    {"content": [TEXT], "isError": None},
+]
+WRONG: list[dict[str, Any]] = [
+    {},
+    {"content": "wrong"},
+    {"content": {"type": "text"}},
+    {"content": ["text"]},
+    {"content": [None]},
+    {"content": [{"text": "no type"}]},
+    {"content": [{"type": "text"}]},
+    {"content": [{"type": "text", "text": None}]},
+    {"content": [{"type": "text", "text": 5}]},
+    {"content": [TEXT, {"type": "image", "data": "AA=="}]},
+    {"content": [{"type": "resource", "resource": "a:b"}]},
+    {"content": [{"type": "resource", "resource": {"uri": "a:b"}}]},
+    {"content": [{"type": "resource_link", "uri": "a:b"}]},
+    {"content": [TEXT | {"annotations": "wrong"}]},
+    {"content": [TEXT], "isError": "no"},
+    {"content": [TEXT], "_meta": "wrong"},
+]
+
+
+def raw(result: dict[str, Any]) -> Raw:
+    return Raw(json.dumps(result).encode())
+
+
+@pytest.mark.parametrize("result", SOUND, ids=str)
+def test_what_the_schema_allows_passes_as_it_is(result: dict[str, Any]) -> None:
+    assert is_sound(raw(result), any_structure=False)
+    assert repair(raw(result)).content == result["content"]
+
+
+@pytest.mark.parametrize("result", CLEAR, ids=str)
+def test_what_is_clear_is_put_right(result: dict[str, Any]) -> None:
+    assert not is_sound(raw(result), any_structure=True)
+    mended = repair(raw(result))
+    assert (mended.content, mended.is_error) == (result.get("content") or [], False)
+
+
+@pytest.mark.parametrize("result", WRONG, ids=str)
+def test_what_is_wrong_is_told(result: dict[str, Any]) -> None:
+    assert not is_sound(raw(result), any_structure=True)
+    with pytest.raises(MalformedResult):
+        repair(raw(result))
+
+
+def test_structured_content_is_an_object_before_2026_07_28() -> None:
+    result = raw({"content": [], "structuredContent": [1]})
+    assert is_sound(result, any_structure=True)
+    assert not is_sound(result, any_structure=False)
+
+
+@pytest.mark.parametrize("result", WRONG, ids=str)
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_caller_of_either_era_gets_a_typed_error(era: Era, result: dict[str, Any]) -> None:
+    command = [sys.executable, str(ODD_SERVER), json.dumps({"tools/call": result})]
+    async with connect(Server.proxy(command, name="far"), era=era) as client:
+        with pytest.raises(CallError, match="far sent a malformed tool result") as caught:
+            await client.call_tool("add", {"a": 1})
+    assert caught.value.data == {"upstream": "far", "kind": "protocol"}
+
+
+@pytest.mark.parametrize(
+    ("method", "result"),
+    [
+        ("resources/read", {}),
+        ("resources/read", {"contents": "wrong"}),
+        ("resources/read", {"contents": [{"uri": "odd://one"}]}),
+        ("resources/read", {"contents": [{"text": "hello"}]}),
+        ("prompts/get", {"messages": "wrong"}),
+        ("prompts/get", {"messages": [{"role": "user"}]}),
+        ("prompts/get", {"messages": [{"role": "user", "content": {"type": "text"}}]}),
+        ("prompts/get", {"messages": [{"role": 5, "content": TEXT}]}),
+        ("prompts/get", {"messages": [], "description": 5}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("era", ERAS)
+async def test_so_does_one_who_reads_a_resource_or_gets_a_prompt(era: Era, method: str, result: dict[str, Any]) -> None:
+    command = [sys.executable, str(ODD_SERVER), json.dumps({method: result})]
+    async with connect(Server.proxy(command, name="far"), era=era) as client:
+        with pytest.raises(CallError, match=f"far sent a malformed result of {method}") as caught:
+            await (client.read_resource("odd://one") if method == "resources/read" else client.get_prompt("plan"))
+    assert caught.value.data == {"upstream": "far", "kind": "protocol"}
