@@ -364,6 +364,34 @@ def test_a_huge_schema_becomes_a_short_stub() -> None:
         assert len(write_function("s__t", tool).stub) < 10_000
 
 
+def exploding_schema() -> dict[str, Any]:
+    part = {"type": "object", "properties": {f"p{number}": {"$ref": "#/$defs/a"} for number in range(30)}}
+    return {**part, "$defs": {"a": part}}
+
+
+def test_a_schema_of_references_does_not_explode() -> None:
+    stub = write_function(
+        "s__t", Tool(name="t", input_schema=exploding_schema(), output_schema=exploding_schema())
+    ).stub
+    assert len(stub) <= 6000
+    assert stub.startswith("async def s__t(p0 = ..., p1 = ...")
+
+
+def test_a_name_of_a_hundred_thousand_letters_is_left_out() -> None:
+    schema = {"type": "object", "properties": {"n" * 100_000: {"type": "string"}}}
+    function = write_function("s__t", Tool(name="t", input_schema=schema))
+    assert function.stub.startswith("async def s__t(**arguments) -> Any:")
+    assert len(function.arguments) == 1
+
+
+def test_a_declaration_is_bounded_whatever_its_tools_are() -> None:
+    from trimaran.host.context.code import code_declaration
+
+    schema = {"type": "object", "properties": {f"{'n' * 150}{number}": {} for number in range(30)}}
+    tools = {f"mcp__s__t{number}": Tool(name="t", input_schema=schema) for number in range(60)}
+    assert len(code_declaration(CodeTools(tools)).description or "") < 2000
+
+
 def test_no_two_tools_have_one_function() -> None:
     names = function_names(["mcp__a__b-c", "mcp__a__b_c", "mcp__1__x", "class"])
     assert names == {"a__b_c": "mcp__a__b-c", "a__b_c_2": "mcp__a__b_c", "_1__x": "mcp__1__x", "class_": "class"}

@@ -45,6 +45,7 @@ _MODULES: Final = "asyncio, collections, datetime, functools, itertools, json, m
 _MOST_STUBS: Final = (
     60  # functions in the declaration; of more, only the servers are named, and `search_tools` finds the rest
 )
+_LONGEST_STUBS: Final = 60_000  # characters of them together; sixty of 1,095 published tools have 26,000 on average
 _AT_ONCE: Final = 10  # calls at the same time; a server that gets a thousand at once fails them
 _DEEPEST: Final = 300  # calls of functions within each other
 _MOST_CODE: Final = 100_000  # characters; programs of models have some hundreds
@@ -124,8 +125,9 @@ def code_declaration(tools: CodeTools, limits: CodeLimits | None = None) -> Tool
     """The definition of `run_code`, for a model; with the functions of all tools, if they are not too many."""
     limits = limits or CodeLimits()
     names = list(tools)
-    if len(names) <= _MOST_STUBS:
-        functions = f"Functions:\n\n{tools.stubs()}"
+    stubs = tools.stubs() if len(names) <= _MOST_STUBS else ""
+    if len(names) <= _MOST_STUBS and len(stubs) <= _LONGEST_STUBS:
+        functions = f"Functions:\n\n{stubs}"
     else:
         servers = sorted({name.split("__")[0] for name in names})
         functions = (
