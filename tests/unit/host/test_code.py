@@ -276,6 +276,22 @@ async def test_a_run_that_computes_is_cancelled_at_once() -> None:
             await soon(run)
 
 
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"seconds": 0},
+        {"seconds": float("nan")},
+        {"seconds": float("inf")},
+        {"memory": -5},
+        {"calls": -1},
+        {"output": -1},
+    ],
+)
+def test_a_limit_that_limits_nothing_is_refused(limits: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="give"):
+        CodeLimits(**limits)
+
+
 async def test_no_code_is_an_error() -> None:
     async with make_host() as host:
         for arguments in ({}, {"code": ""}, {"code": 5}):

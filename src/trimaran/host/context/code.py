@@ -49,6 +49,7 @@ _LONGEST_STUBS: Final = 60_000  # characters of them together; sixty of 1,095 pu
 _AT_ONCE: Final = 10  # calls at the same time; a server that gets a thousand at once fails them
 _DEEPEST: Final = 300  # calls of functions within each other
 _MOST_CODE: Final = 100_000  # characters; programs of models have some hundreds
+_MOST_SECONDS: Final = 86_400
 _GRACE: Final = 5.0  # seconds that the interpreter has to notice its own limit, before its process is ended
 
 
@@ -64,6 +65,13 @@ class CodeLimits(Struct, frozen=True, kw_only=True):
     """Calls of tools. A loop by mistake must not empty an account."""
     output: int = 20_000
     """Characters that are printed and returned, some 5,000 tokens."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.seconds <= _MOST_SECONDS:
+            raise ConfigError(f"code may compute for {self.seconds} s: give more than 0, and at most {_MOST_SECONDS}")
+        for name, least in (("memory", 1), ("calls", 0), ("output", 0)):
+            if (value := getattr(self, name)) < least:
+                raise ConfigError(f"the limit of code in {name} is {value}: give {least} or more")
 
 
 @final
