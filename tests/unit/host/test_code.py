@@ -276,6 +276,22 @@ async def test_a_run_that_computes_is_cancelled_at_once() -> None:
             await soon(run)
 
 
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {"seconds": 0},
+        {"seconds": float("nan")},
+        {"seconds": float("inf")},
+        {"memory": -5},
+        {"calls": -1},
+        {"output": -1},
+    ],
+)
+def test_a_limit_that_limits_nothing_is_refused(limits: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="give"):
+        CodeLimits(**limits)
+
+
 async def test_no_code_is_an_error() -> None:
     async with make_host() as host:
         for arguments in ({}, {"code": ""}, {"code": 5}):
@@ -362,6 +378,34 @@ def test_a_huge_schema_becomes_a_short_stub() -> None:
     for schema in (deep, {"type": "object", "properties": wide}):
         tool = Tool(name="t", description="y" * 1_000_000, input_schema=schema, output_schema=schema)
         assert len(write_function("s__t", tool).stub) < 10_000
+
+
+def exploding_schema() -> dict[str, Any]:
+    part = {"type": "object", "properties": {f"p{number}": {"$ref": "#/$defs/a"} for number in range(30)}}
+    return {**part, "$defs": {"a": part}}
+
+
+def test_a_schema_of_references_does_not_explode() -> None:
+    stub = write_function(
+        "s__t", Tool(name="t", input_schema=exploding_schema(), output_schema=exploding_schema())
+    ).stub
+    assert len(stub) <= 6000
+    assert stub.startswith("async def s__t(p0 = ..., p1 = ...")
+
+
+def test_a_name_of_a_hundred_thousand_letters_is_left_out() -> None:
+    schema = {"type": "object", "properties": {"n" * 100_000: {"type": "string"}}}
+    function = write_function("s__t", Tool(name="t", input_schema=schema))
+    assert function.stub.startswith("async def s__t(**arguments) -> Any:")
+    assert len(function.arguments) == 1
+
+
+def test_a_declaration_is_bounded_whatever_its_tools_are() -> None:
+    from trimaran.host.context.code import code_declaration
+
+    schema = {"type": "object", "properties": {f"{'n' * 150}{number}": {} for number in range(30)}}
+    tools = {f"mcp__s__t{number}": Tool(name="t", input_schema=schema) for number in range(60)}
+    assert len(code_declaration(CodeTools(tools)).description or "") < 2000
 
 
 def test_no_two_tools_have_one_function() -> None:

@@ -45,9 +45,11 @@ _MODULES: Final = "asyncio, collections, datetime, functools, itertools, json, m
 _MOST_STUBS: Final = (
     60  # functions in the declaration; of more, only the servers are named, and `search_tools` finds the rest
 )
+_LONGEST_STUBS: Final = 60_000  # characters of them together; sixty of 1,095 published tools have 26,000 on average
 _AT_ONCE: Final = 10  # calls at the same time; a server that gets a thousand at once fails them
 _DEEPEST: Final = 300  # calls of functions within each other
 _MOST_CODE: Final = 100_000  # characters; programs of models have some hundreds
+_MOST_SECONDS: Final = 86_400
 _GRACE: Final = 5.0  # seconds that the interpreter has to notice its own limit, before its process is ended
 
 
@@ -63,6 +65,13 @@ class CodeLimits(Struct, frozen=True, kw_only=True):
     """Calls of tools. A loop by mistake must not empty an account."""
     output: int = 20_000
     """Characters that are printed and returned, some 5,000 tokens."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.seconds <= _MOST_SECONDS:
+            raise ConfigError(f"code may compute for {self.seconds} s: give more than 0, and at most {_MOST_SECONDS}")
+        for name, least in (("memory", 1), ("calls", 0), ("output", 0)):
+            if (value := getattr(self, name)) < least:
+                raise ConfigError(f"the limit of code in {name} is {value}: give {least} or more")
 
 
 @final
@@ -124,8 +133,9 @@ def code_declaration(tools: CodeTools, limits: CodeLimits | None = None) -> Tool
     """The definition of `run_code`, for a model; with the functions of all tools, if they are not too many."""
     limits = limits or CodeLimits()
     names = list(tools)
-    if len(names) <= _MOST_STUBS:
-        functions = f"Functions:\n\n{tools.stubs()}"
+    stubs = tools.stubs() if len(names) <= _MOST_STUBS else ""
+    if len(names) <= _MOST_STUBS and len(stubs) <= _LONGEST_STUBS:
+        functions = f"Functions:\n\n{stubs}"
     else:
         servers = sorted({name.split("__")[0] for name in names})
         functions = (

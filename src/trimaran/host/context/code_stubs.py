@@ -20,6 +20,10 @@ __all__ = ["ToolFunction", "function_names", "write_function"]
 
 _DEEPEST: Final = 4  # levels of nested types; what is below is `Any`
 _MOST_FIELDS: Final = 30  # of one type; a stub that is longer than the result it describes helps nobody
+_MOST_CLASSES: Final = 30  # of one function; references make a tree of a thousand from a schema of ten lines
+_LONGEST_STUB: Final = (
+    6000  # characters; the longest of 1,095 published tools has 5,664. A longer one goes without types, or parameters
+)
 _MOST_CHOICES: Final = 12  # of a Literal
 _LONGEST_CHOICE: Final = 40
 _LONGEST_SENTENCE: Final = 200
@@ -82,8 +86,14 @@ def write_function(name: str, tool: Tool) -> ToolFunction:
     has_type = isinstance(tool.output_schema, dict)
     result_type, classes = _Types(name, tool.output_schema).write_result() if has_type else ("Any", list[str]())
     signature = f"async def {name}({', '.join(parameters)}) -> {result_type}:"
-    lines = [*types.classes, *classes, signature, f"    {_sentence(tool)!r}"]
-    return ToolFunction(name, arguments, "\n".join(lines))
+    sentence = f"    {_sentence(tool)!r}"
+    stub = "\n".join([*types.classes, *classes, signature, sentence])
+    if len(stub) > _LONGEST_STUB:
+        plain = [f"{parameter}{'' if argument in required else ' = ...'}" for parameter, argument in arguments.items()]
+        stub = f"async def {name}({', '.join(plain)}) -> Any:\n{sentence}"
+    if len(stub) > _LONGEST_STUB:
+        stub = f"async def {name}(**arguments) -> Any:\n{sentence}"
+    return ToolFunction(name, arguments, stub)
 
 
 def _sentence(tool: Tool) -> str:
@@ -139,7 +149,11 @@ class _Types:
 
     def _class(self, part: dict[str, Any], field: str, depth: int) -> str:
         fields = _mapping(part.get("properties"))
-        if not fields or any(not name.isidentifier() or keyword.iskeyword(name) for name in fields):
+        if (
+            not fields
+            or len(self._names) >= _MOST_CLASSES
+            or any(not name.isidentifier() or keyword.iskeyword(name) for name in fields)
+        ):
             return "dict[str, Any]"
         plain = self._prefix + "".join(word[:1].upper() + word[1:] for word in _identifier(field).split("_") if word)
         name, number = plain, 2
