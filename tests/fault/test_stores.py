@@ -790,6 +790,27 @@ def test_a_write_that_meets_a_reset_connection_is_a_store_that_is_away_on_uvloop
     uvloop.run(main())
 
 
+async def test_a_connection_that_is_closed_as_it_is_taken_is_a_store_that_is_away(
+    redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Idle connections are closed after a failure. One that is taken at that moment has lost its writer."""
+    from redis.asyncio.connection import AbstractConnection
+
+    send: Any = AbstractConnection._send_packed_command  # pyright: ignore[reportPrivateUsage]
+
+    async def close_and_send(connection: Any, command: Any) -> None:
+        monkeypatch.undo()
+        await connection.disconnect()
+        await send(connection, command)
+
+    async with RedisStore(redis.url) as store:
+        await store.sessions.create(SessionRecord(id="s"), ttl=60)
+        monkeypatch.setattr(AbstractConnection, "_send_packed_command", close_and_send)
+        with pytest.raises(StoreUnavailable):
+            await store.sessions.get("s")
+        assert await eventually("it recovers by itself", lambda: store.sessions.get("s"))
+
+
 async def test_a_wait_can_be_cancelled_at_every_turn(redis: RedisServer) -> None:
     """Python 3.11's wait_for, within the library, swallows a cancellation that meets a result."""
     async with RedisStore(redis.url) as store:

@@ -66,7 +66,7 @@ class ToolCatalog:
         self._plans = plans
         self._safe = safe
         self._separator: Final = separator
-        self.names = Names({}, separator=separator)
+        self.names: Names = Names({}, separator=separator)
         self.tools: dict[Address, CatalogTool] = {}
         """A new dict after each `renew`, so that it can be told from the one before."""
 

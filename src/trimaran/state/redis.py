@@ -531,10 +531,12 @@ def _without_password(url: str) -> str:
 
 @contextlib.contextmanager
 def _library_faults() -> Generator[None]:
-    """Work around two faults below the library.
+    """Work around faults of the library, and below it.
 
     Python 3.11's `wait_for`, which it uses, loses a cancellation that arrives together with a result: raise it again.
-    uvloop raises RuntimeError for a write to a connection that was reset: raise ConnectionResetError instead.
+    uvloop raises RuntimeError for a write to a connection that was reset: raise ConnectionResetError instead. So does a
+    connection that was taken from the pool while `_drop_idle` closed it: it has no writer any more, and the library does
+    not look. Nothing was sent.
     """
     task = asyncio.current_task()
     before = task.cancelling() if task is not None else 0
@@ -544,6 +546,10 @@ def _library_faults() -> Generator[None]:
         if "closed" not in str(error):
             raise
         raise ConnectionResetError("the connection was reset") from error
+    except AttributeError as error:
+        if error.obj is not None or error.name != "writelines":
+            raise
+        raise ConnectionResetError("the connection was closed") from error
     if task is not None and task.cancelling() > before:
         raise asyncio.CancelledError
 

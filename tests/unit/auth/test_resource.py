@@ -144,7 +144,7 @@ def raising(error: Exception) -> Callable[..., Any]:
         ({"metadata": {"authorization_servers": [], "x": 1}}, "authorization_servers has an option"),
         ({"metadata": {"dpop_bound_access_tokens_required": False}}, "has an option"),
         ({"metadata": ["x"]}, "metadata must be a mapping"),
-        ({"metadata": {5: "x"}}, "metadata is a mapping"),
+        ({"metadata": {5: "x"}}, "metadata must be a mapping"),
         ({"metadata": {"x": object()}}, "cannot be written as JSON"),
         ({"dpop": True}, r"dpop is a DPoP, dpop=DPoP\(\)"),
         ({"exchange": "https://login.example.com/token"}, "exchange is a TokenExchange"),

@@ -133,7 +133,7 @@ def test_two_different_secrets_make_nothing() -> None:
         terminal.answer("Password: ", "one")
         terminal.answer("once more: ", "two")
         assert terminal.end() == 2
-        assert "not the same" in terminal.seen
+        assert "the two secrets differ" in terminal.seen
 
 
 def test_hashing_loads_no_client_and_no_http_library() -> None:

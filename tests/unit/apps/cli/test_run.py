@@ -92,7 +92,7 @@ def test_a_file_that_never_runs_its_server_is_served(capsys: Capsys, boat: Path)
 def test_another_librarys_script_that_never_runs_its_server_is_told_how(capsys: Capsys, tmp_path: Path) -> None:
     done = run_cli(capsys, "list", script(tmp_path, "server = object()\n"))
     assert done.code == 3
-    assert "end it with server.run()" in done.err
+    assert "with server.run() at its end" in done.err
 
 
 def test_one_that_ends_in_order_and_says_why_is_not(capsys: Capsys, tmp_path: Path) -> None:
