@@ -194,7 +194,7 @@ class ServerControl:
         self._timeouts = plan.tool_timeouts
         self._output = OutputLimits(bytes=plan.output_limit, tokens=None)
         self._mask = plan.mask
-        self._secrets = [form for secret in secrets_of(plan) for form in _written(secret)]
+        self._secrets = [form for secret in secrets_of(plan) for form in _spellings_in_json(secret)]
         self._subjects: dict[str, Subject] = {}
 
     def adapt(self, kind: str, entry: Any) -> None:
@@ -358,7 +358,7 @@ class ServerControl:
         audit.note("call", **fields, **more, seconds=round(seconds, 6), bytes=size)
 
 
-def _written(secret: str) -> dict[bytes, None]:
+def _spellings_in_json(secret: str) -> dict[bytes, None]:
     """A secret in the forms that JSON has for it, longest first: some libraries escape slashes, or all that is not ASCII."""
     plain, in_ascii = msgspec.json.encode(secret).decode()[1:-1], json.dumps(secret)[1:-1]
     forms = {plain, in_ascii, plain.replace("/", "\\/"), in_ascii.replace("/", "\\/")}
