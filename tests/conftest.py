@@ -66,6 +66,13 @@ def no_memories(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(connecting, "_memory", type(connecting._memory)())
 
 
+@pytest.fixture(autouse=True)
+def no_bounds_reached() -> None:
+    """No test has used up the lines that another one's log may have."""
+    if (bounded := sys.modules.get("trimaran.bounded_log")) is not None:
+        bounded.forget_kinds()
+
+
 @pytest.fixture
 def free_port() -> int:
     return find_port()

@@ -21,7 +21,7 @@ LAYERS = [
     {"errors"},
     {"types"},
     {"schema", "protocol", "oauth"},
-    {"outage_log", "daemon_threads"},
+    {"outage_log", "bounded_log", "daemon_threads"},
     {"server", "client", "auth", "state"},
     {"transports"},
     {"fleet"},

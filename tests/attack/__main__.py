@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import sys
 import tempfile
@@ -33,6 +34,7 @@ MAX_PEAK = 200.0  # MB while attacked: four bodies of 8 MB, several times over
 MAX_GROWTH = 64.0  # MB that stay: twice the budgets that target.py sets, so that a row shows that they hold
 MAX_DESCRIPTORS = 8  # that stay
 IDLE_SECONDS = 1.0
+UPSTREAM_PATHS = {"keys": "/keys", "gateway": hostile_servers.PRIVATE}
 TRIES = 3
 
 
@@ -74,9 +76,16 @@ class Run:
 
     async def _measure_once(self, attack: Attack) -> Row:
         row = Row(attack.name)
-        credentials = token() if attack.server == "guarded" else ""
-        options = {"open": (), "guarded": ("--token", credentials), "tls": ("--tls",)}[attack.server]
-        async with Target(self._folder, attack.server).run() as target:
+        credentials = token() if attack.server in ("guarded", "keys", "gateway") else ""
+        async with contextlib.AsyncExitStack() as stack:
+            upstream = ""
+            if attack.upstream:
+                upstream = await stack.enter_async_context(hostile_servers.at_work())
+                upstream += hostile_servers.path_of(attack.upstream) + UPSTREAM_PATHS.get(attack.server, "")
+            target = await stack.enter_async_context(Target(self._folder, attack.server, upstream).run())
+            options = ["--path", target.path]
+            options += ["--token", credentials] if credentials else []
+            options += ["--tls"] if attack.server == "tls" else []
             bystander = Bystander()
             async with bystander.watch(target.port, *options):
                 await self._wait_idle(bystander)

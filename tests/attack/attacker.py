@@ -7,7 +7,7 @@ import json
 import os
 import sys
 
-from . import hostile_http2  # registers its attacks  # noqa: F401
+from . import hostile_http2, hostile_upstreams  # they register their attacks  # noqa: F401
 from .hostile_clients import ATTACKS, Peer
 
 

@@ -1,6 +1,6 @@
 """A client that does nothing wrong: one connection, steady calls in both eras, and the time each one took.
 
-    python -m tests.attack.bystander PORT [--token TOKEN] [--tls]
+    python -m tests.attack.bystander PORT [--token TOKEN] [--tls] [--path PATH]
 
 Prints a line per call: when it was due, how long it took, and `ok` or what went wrong. Times are of the machine's monotonic
 clock, so whoever reads them knows what else happened then.
@@ -29,7 +29,7 @@ SUM = b'"text":"5"'
 class Caller:
     """One keep-alive connection, blocking."""
 
-    def __init__(self, port: int, token: str, *, is_tls: bool) -> None:
+    def __init__(self, port: int, token: str, *, is_tls: bool, path: str = "/mcp") -> None:
         self._raw = socket.create_connection(("127.0.0.1", port), ANSWER_LIMIT)
         self._raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if is_tls:
@@ -37,6 +37,7 @@ class Caller:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE  # its certificate is the test's own
             self._raw = context.wrap_socket(self._raw)
+        self._path = path.encode()
         self._authorization = f"Authorization: Bearer {token}\r\n".encode() if token else b""
 
     def close(self) -> None:
@@ -45,6 +46,7 @@ class Caller:
     def ask(self, data: bytes) -> tuple[bytes, bytes]:
         """The head and the body of the answer."""
         line, _, rest = data.partition(b"\r\n")
+        line = line.replace(b" /mcp ", b" %b " % self._path)
         self._raw.sendall(line + b"\r\n" + self._authorization + rest)
         reply = b""
         while b"\r\n\r\n" not in reply:
@@ -101,10 +103,11 @@ def main() -> None:
     parser.add_argument("port", type=int)
     parser.add_argument("--token", default="")
     parser.add_argument("--tls", action="store_true")
+    parser.add_argument("--path", default="/mcp")
     options = parser.parse_args()
     while True:
         try:
-            run(Caller(options.port, options.token, is_tls=options.tls))
+            run(Caller(options.port, options.token, is_tls=options.tls, path=options.path))
         except OSError as error:
             print(f"{time.monotonic():.6f} {ANSWER_LIMIT:.6f} {json.dumps(str(error))}", flush=True)
             time.sleep(0.2)

@@ -52,7 +52,7 @@ FORMS: Final = {"elicitation": {}}
 P: Final = "io.modelcontextprotocol/"
 ADD: Final = modern_http(call("add", {"a": 2, "b": 3}))
 
-Kind = Literal["open", "guarded", "tls"]
+Kind = Literal["open", "guarded", "tls", "keys", "proxy", "gateway"]
 Run = Callable[["Peer"], Awaitable[None]]
 
 
@@ -61,15 +61,18 @@ class Attack:
     name: str
     run: Run
     server: Kind = "open"
-    """Which server is attacked: one that lets in anybody, one that asks for a token, one on TLS."""
+    """Which server is attacked: one that lets in anybody, one that asks for a token, one on TLS, one that reads its keys
+    from a hostile server, one that stands for a hostile server too, and a gateway before both."""
+    upstream: str = ""
+    """The attack of `hostile_servers.py` that the hostile server makes."""
 
 
 ATTACKS: dict[str, Attack] = {}
 
 
-def attack(name: str, server: Kind = "open") -> Callable[[Run], Run]:
+def attack(name: str, server: Kind = "open", upstream: str = "") -> Callable[[Run], Run]:
     def register(run: Run) -> Run:
-        ATTACKS[name] = Attack(name, run, server)
+        ATTACKS[name] = Attack(name, run, server, upstream)
         return run
 
     return register
@@ -808,6 +811,14 @@ async def many_tokens(peer: Peer) -> None:
         return http(encode(message), {**modern_headers(message), "Authorization": f"Bearer {token(payload=payload)}"})
 
     await peer.repeat(request(number) for number in itertools.count())
+
+
+@attack("fields without number for a gateway's page", "gateway")
+async def sign_in_forms(peer: Peer) -> None:
+    """Anybody may send the form with which an administrator signs in."""
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+    fields = (b"%41=1&" * 330_000, b"a&" * 1_000_000, b"credential=" + b"%" * 2_000_000, b"a=1&" * 8_000)
+    await peer.repeat(forever(*(http(body, headers, path="/") for body in fields)), connections=1)
 
 
 # --- TLS -------------------------------------------------------------------------------------------------------------

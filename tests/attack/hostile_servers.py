@@ -16,11 +16,13 @@ import os
 import sys
 import time
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from logging import CRITICAL, NOTSET, disable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
+from urllib.parse import parse_qs, urlencode, urlsplit
 
+from joserfc.jwk import ECKey
 from tests.support.faults import encode
 from tests.support.ports import find_port
 from tests.support.program import listens
@@ -34,6 +36,7 @@ from .rig import ROOT, Latency, Sample
 
 TIMEOUT: Final = 2.0  # seconds of a call
 MAX_SECONDS: Final = 3.0  # until it has ended: room for a busy machine
+MAX_TOKEN_WAIT: Final = 6.0  # seconds of closing: an answer that may hold the only valid refresh token is waited for 5
 MAX_P99: Final = 100.0  # ms of the other connection
 TRIES: Final = 3
 BLOCK: Final = 16_384
@@ -42,6 +45,8 @@ EVENTS: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer
 SCHEMA: Final = {"type": "object", "properties": {"value": {}}}
 
 Answer = Callable[["Exchange"], Awaitable[None]]
+Stage = Literal["resource", "issuer", "token"]
+"""Which document of a login: that about the server, that about its issuer, the tokens. The ones before it are honest."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,8 @@ class Attack:
     """What the tool is declared with, beside its name."""
     method: str = "tools/call"
     document: Answer | None = None
-    """Answers requests for the documents of a login. The call itself is then refused with 401."""
+    """Answers requests for a document of a login, or for signing keys. The call itself is then refused with 401."""
+    stage: Stage = "resource"
 
 
 ATTACKS: dict[str, Attack] = {}
@@ -373,6 +379,63 @@ async def slow_numbers(exchange: Exchange) -> None:
     await exchange.respond(200, b'{"resource":[' + b"1e300," * 150_000 + b"1]}")
 
 
+for _stage, _what in (("issuer", "an issuer's metadata"), ("token", "an answer with tokens")):
+    for _how, _answer in (
+        ("without end", endless_document),
+        ("in gzip without end", packed_document),
+        ("that is deep", deep_document),
+        ("byte by byte", dripping_document),
+    ):
+        _name = f"{_what}, {_how}" if _how == "byte by byte" else f"{_what} {_how}"
+        ATTACKS[_name] = Attack(_name, want_login, document=_answer, stage=_stage)
+
+
+async def log_in_honestly(exchange: Exchange) -> None:
+    """The documents before the hostile one, and the page that a browser is sent to."""
+    place = urlsplit(exchange.path)
+    resource = exchange.origin + place.path.removeprefix("/.well-known/oauth-authorization-server").rpartition("/")[0]
+    match place.path.rpartition("/")[2]:
+        case "metadata":
+            document: dict[str, Any] = {"resource": resource, "authorization_servers": [f"{resource}/issuer"]}
+            await exchange.respond(200, encode(document))
+        case "issuer":
+            document = {
+                "issuer": f"{resource}/issuer",
+                "authorization_endpoint": f"{resource}/authorize",
+                "token_endpoint": f"{resource}/token",
+                "registration_endpoint": f"{resource}/register",
+                "response_types_supported": ["code"],
+                "token_endpoint_auth_methods_supported": ["none"],
+                "code_challenge_methods_supported": ["S256"],
+            }
+            await exchange.respond(200, encode(document))
+        case "register":
+            await exchange.respond(201, encode({**exchange.message, "client_id": "client"}))
+        case "authorize":
+            await exchange.respond(302, b"", f"Location: {way_back(exchange.path)}")
+        case "keys":
+            _asked.add(exchange.path)
+            await exchange.respond(200, encode({"keys": [ECKey.generate_key("P-256").as_dict(private=False)]}))
+        case _:
+            await exchange.respond(404)
+
+
+_asked: set[str] = set()
+"""Whose signing keys were given out honestly once."""
+
+
+def way_back(authorize_url: str) -> str:
+    """Where a person who agrees at once is sent."""
+    query = {name: values[0] for name, values in parse_qs(urlsplit(authorize_url).query).items()}
+    return f"{query['redirect_uri']}?{urlencode({'code': 'c', 'state': query['state']})}"
+
+
+def is_hostile(attack: Attack, path: str) -> bool:
+    """Whether the document at this path is the one that is not honest. Signing keys are honest at first: nobody starts without."""
+    ends = {"resource": "/metadata", "issuer": "/issuer", "token": "/token"}
+    return path.endswith(ends[attack.stage]) or (path.endswith("/keys") and path in _asked)
+
+
 # --- the server ------------------------------------------------------------------------------------------------------
 
 HELLO: Final = {
@@ -382,10 +445,14 @@ HELLO: Final = {
 }
 
 
+PRIVATE: Final = "/private"
+"""After an address: every request is refused with 401, not the call alone."""
+
+
 async def answer(attack: Attack, exchange: Exchange) -> None:
     message = exchange.message
     method = message.get("method")
-    if method == attack.method:
+    if method == attack.method or (attack.document is not None and exchange.path.endswith(PRIVATE)):
         await attack.answer(exchange)
     elif method == "initialize":
         await exchange.reply(HELLO, "Mcp-Session-Id: s")
@@ -408,17 +475,43 @@ async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             verb, path, _ = head.split(" ", 2)
             length = int(head.lower().partition("content-length:")[2].split("\r\n")[0] or 0)
             body = await reader.readexactly(length)
-            number = int("".join(filter(str.isdigit, path)) or 0)
-            document = attacks[number].document
-            if verb == "POST":
-                await answer(attacks[number], Exchange(json.loads(body), writer, path))
-            elif document is not None and "metadata" in path:
-                await document(Exchange({}, writer, path))
+            place = path.partition("?")[0]
+            attack = attacks[int("".join(filter(str.isdigit, place)) or 0)]
+            document = attack.document
+            message = json.loads(body) if body.startswith((b"{", b"[")) else {}
+            exchange = Exchange(message, writer, path)
+            if document is not None and is_hostile(attack, place):
+                await document(exchange)
+            elif document is not None and place.count("/") > 1 and not place.endswith(PRIVATE):
+                await log_in_honestly(exchange)
+            elif verb == "POST":
+                await answer(attack, exchange)
             elif verb == "GET" and "last-event-id" in head.lower():
-                await attacks[number].answer(Exchange({}, writer))
+                await attack.answer(exchange)
             else:
                 await Exchange({}, writer).respond(405)
     writer.transport.abort()
+
+
+def path_of(name: str) -> str:
+    """Where the server of an attack is."""
+    return f"/{list(ATTACKS).index(name)}"
+
+
+@contextlib.asynccontextmanager
+async def at_work() -> AsyncIterator[str]:
+    """The address of all hostile servers, in a process of their own."""
+    port = find_port()
+    arguments = ["-m", "tests.attack.hostile_servers", str(port)]
+    process = await asyncio.create_subprocess_exec(sys.executable, *arguments, cwd=ROOT)
+    try:
+        async with asyncio.timeout(PATIENCE * 2):
+            while not listens(port):
+                await asyncio.sleep(0.05)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.kill()
+        await process.wait()
 
 
 async def serve_all(port: int) -> None:
@@ -470,15 +563,15 @@ async def on_sample(_ask: Any) -> str:
     return "no"
 
 
-async def never_asked(url: str) -> str:
-    raise AssertionError(f"nobody can log in at {url}")
+async def log_in(url: str) -> str:
+    return way_back(url)
 
 
 async def meet(attack: Attack, url: str) -> Ending:
     """Connect, and make the call; what came of it."""
     options: dict[str, Any] = {"timeout": TIMEOUT, "max_timeout": TIMEOUT, "connect_timeout": 10}
     if attack.document is not None:
-        options["auth"] = OAuth(login=never_asked)
+        options["auth"] = OAuth(login=log_in, redirect_uri="http://127.0.0.1:9/callback")
     async with connect(url, on_sample=on_sample, **options) as client:
         began = time.monotonic()
         try:
@@ -511,7 +604,7 @@ async def measure_once(attack: Attack, url: str, neighbour: Neighbour, idle: Lat
         async with asyncio.timeout(MAX_SECONDS + 20):
             ending = await meet(attack, url)
         outcome.seconds, outcome.ended = ending.seconds, ending.text
-        if ending.closing > MAX_SECONDS:
+        if ending.closing > (MAX_TOKEN_WAIT if attack.stage == "token" else MAX_SECONDS):
             outcome.faults.append(f"closing took {ending.closing:.1f} s")
     except TimeoutError:
         outcome.seconds, outcome.ended = time.monotonic() - begin, "did not end"
@@ -546,31 +639,25 @@ async def attack_client(names: list[str], honest_url: str) -> list[Outcome]:
     if not names:
         return []
     disable(CRITICAL)  # what a hostile server does is logged, and there is much of it
-    port = find_port()
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.attack.hostile_servers", str(port), cwd=ROOT
-    )
     neighbour = Neighbour()
     calling = asyncio.create_task(neighbour.call(honest_url))
     outcomes: list[Outcome] = []
     try:
-        async with asyncio.timeout(PATIENCE * 2):
-            while not listens(port) or len(neighbour.samples) < 100:
-                await asyncio.sleep(0.05)
-        idle = Latency.of(neighbour.samples[20:])
-        print(
-            f"\n{'hostile servers':38}  {'the call ended with':44}  seconds  {'p50':>7} {'p99':>8} {'max ms':>8}  verdict"
-        )
-        for name in names:
-            url = f"http://127.0.0.1:{port}/{list(ATTACKS).index(name)}"
-            outcomes.append(await measure(ATTACKS[name], url, neighbour, idle))
-            print(show(outcomes[-1]), flush=True)
-        print(f"idle: p50 {idle.p50:.2f}, p99 {idle.p99:.2f}, max {idle.most:.1f} ms", flush=True)
+        async with at_work() as origin:
+            async with asyncio.timeout(PATIENCE * 2):
+                while len(neighbour.samples) < 100:
+                    await asyncio.sleep(0.05)
+            idle = Latency.of(neighbour.samples[20:])
+            print(
+                f"\n{'hostile servers':38}  {'the call ended with':44}  seconds  {'p50':>7} {'p99':>8} {'max ms':>8}  verdict"
+            )
+            for name in names:
+                outcomes.append(await measure(ATTACKS[name], f"{origin}{path_of(name)}", neighbour, idle))
+                print(show(outcomes[-1]), flush=True)
+            print(f"idle: p50 {idle.p50:.2f}, p99 {idle.p99:.2f}, max {idle.most:.1f} ms", flush=True)
     finally:
         calling.cancel()
         await asyncio.gather(calling, return_exceptions=True)
-        process.kill()
-        await process.wait()
         disable(NOTSET)
     return outcomes
 

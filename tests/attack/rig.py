@@ -26,6 +26,7 @@ from tests.support.program import Program
 
 from .bystander import Caller
 from .hostile_clients import Kind
+from .target import AUDIENCE, ISSUER, SECRET
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -98,26 +99,55 @@ class Bystander:
         return Latency.of([sample for sample in self.samples if begin <= sample.due < end])
 
 
+def gateway_config(upstream: str) -> str:
+    """`mcp.toml` of a gateway before an honest server, and before the hostile one at an address, if there is one."""
+    hostile = f"""
+[server.hostile]
+transport = "http"
+url = "{upstream}"
+"""
+    return f"""
+[gateway.auth]
+provider = "bearer"
+[gateway.auth.provider_opts]
+secret = "{SECRET}"
+issuer = "{ISSUER}"
+audience = "{AUDIENCE}"
+[view.honest]
+servers = ["honest"]
+prefix = false
+[server.honest]
+command = "{sys.executable}"
+args = ["-m", "trimaran.apps.cli", "serve", "{HERE / "target.py"}"]
+env = {{ PYTHONPATH = "{ROOT}" }}
+startup_timeout = 30
+""" + (hostile if upstream else "")
+
+
 class Target:
     """The server's process."""
 
-    def __init__(self, folder: Path, kind: Kind = "open") -> None:
+    def __init__(self, folder: Path, kind: Kind = "open", upstream: str = "") -> None:
         self.port = find_port()
         self.kind: Kind = kind
-        command = [
-            sys.executable,
-            "-m",
-            "trimaran.apps.cli",
-            "serve",
-            str(HERE / "target.py"),
-            "--port",
-            str(self.port),
-        ]
-        command += ["--auth", "guard" if kind == "guarded" else "none"]
+        self.path = "/mcp"
+        """Where the tools have the names that they have in target.py."""
+        command = [sys.executable, "-m", "trimaran.apps.cli"]
+        if kind == "gateway":
+            self.path = "/views/honest/mcp"
+            config = folder / f"gateway-{self.port}.toml"
+            config.write_text(gateway_config(upstream))
+            command += ["gateway", str(config)]
+        else:
+            command += ["serve", str(HERE / "target.py"), "--auth", "guard" if kind in ("guarded", "keys") else "none"]
+        command += ["--port", str(self.port)]
         if kind == "tls":
             certificate, key = Authority(folder).issue("localhost", "127.0.0.1")
             command += ["--tls-cert", str(certificate), "--tls-key", str(key)]
-        self.program = Program("target", self.port, command, folder / f"target-{self.port}.log", PYTHONPATH=str(ROOT))
+        environment = {"PYTHONPATH": str(ROOT)}
+        if kind in ("keys", "proxy"):
+            environment |= {"TARGET_KEYS" if kind == "keys" else "TARGET_UPSTREAM": upstream}
+        self.program = Program("target", self.port, command, folder / f"target-{self.port}.log", **environment)
         self.peak = 0.0
 
     @property
@@ -188,7 +218,7 @@ async def check_served(target: Target, token: str = "") -> list[str]:
 
 def ask_once(target: Target, data: bytes, token: str) -> tuple[bytes, bytes]:
     """The status and the body of the answer to one request on a connection of its own."""
-    caller = Caller(target.port, token, is_tls=target.kind == "tls")
+    caller = Caller(target.port, token, is_tls=target.kind == "tls", path=target.path)
     with contextlib.closing(caller):
         head, body = caller.ask(data)
     return head.split(b" ")[1], body

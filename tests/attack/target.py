@@ -1,15 +1,19 @@
-"""The server that is attacked: a tool of every kind that a hostile client could misuse. Served by `trimaran serve`."""
+"""The server that is attacked: a tool of every kind that a hostile client could misuse. Served by `trimaran serve`.
+
+With TARGET_UPSTREAM it stands for the server at that address too, and with TARGET_KEYS it reads signing keys there.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from typing import Annotated, Any
 
 from msgspec import Meta
 
 from trimaran import Context, Limits, Server
-from trimaran.auth import Bearer
+from trimaran.auth import AnyOf, Bearer
 
 SECRET = "a secret of the tests, thirty-two bytes or more"
 ISSUER = "https://login.example.com"
@@ -20,7 +24,14 @@ FORM: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "strin
 LIMITS = Limits(replay_total_bytes=24 * 1024 * 1024, max_incoming_body_bytes=12 * 1024 * 1024)
 KEYS = ["one key, so that old state can be told from forged state"]
 server = Server("target", version="1", secret_keys=KEYS, limits=LIMITS)
-guard = Bearer(secret=SECRET, issuer=ISSUER, audience=AUDIENCE)
+guard: Any = Bearer(secret=SECRET, issuer=ISSUER, audience=AUDIENCE)
+if keys := os.environ.get("TARGET_KEYS"):
+    # They are asked for again after half a minute, and an attack lasts seconds: this clock is a hundred times as fast.
+    begun = time.time()
+    swift = Bearer(jwks=keys, issuer=ISSUER, audience=AUDIENCE, clock=lambda: begun + (time.time() - begun) * 100)
+    guard = AnyOf(guard, swift)
+if upstream := os.environ.get("TARGET_UPSTREAM"):
+    server.mount(upstream, "hostile")
 
 
 @server.tool

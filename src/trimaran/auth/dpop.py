@@ -15,7 +15,6 @@ import base64
 import hashlib
 import hmac
 import inspect
-import logging
 import re
 import secrets
 import time
@@ -25,6 +24,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from trimaran.bounded_log import BoundedLog
 from trimaran.errors import ConfigError
 from trimaran.protocol.headers import HeaderLookup
 
@@ -36,7 +36,7 @@ from .refusal import Refused
 
 __all__ = ["ALGORITHMS", "DPoP", "ProofRefused", "ReplayStore", "bound_key", "thumbprint"]
 
-logger: Final = logging.getLogger("trimaran.auth")
+logger: Final = BoundedLog("trimaran.auth")
 
 _ASYMMETRIC: Final = "ES256 ES384 ES512 EdDSA Ed25519 PS256 PS384 PS512 RS256 RS384 RS512"
 ALGORITHMS: Final = tuple(name for name in _ASYMMETRIC.split() if name in VERIFIABLE)

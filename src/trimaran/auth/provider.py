@@ -11,7 +11,6 @@ import functools
 import hashlib
 import hmac
 import inspect
-import logging
 import os
 import re
 import secrets
@@ -21,6 +20,7 @@ from typing import Any, Final, Protocol, TypeAlias, cast
 
 import msgspec
 
+from trimaran.bounded_log import BoundedLog
 from trimaran.daemon_threads import DaemonExecutor
 from trimaran.errors import ConfigError
 from trimaran.oauth.effects import HttpReply, HttpRequest
@@ -31,7 +31,7 @@ from .refusal import Refused, printable
 
 __all__ = ["AuthRequest", "Fetch", "Provider", "VerifiedCredentials"]
 
-logger: Final = logging.getLogger("trimaran.auth")
+logger: Final = BoundedLog("trimaran.auth")
 
 Fetch: TypeAlias = Callable[[HttpRequest], Awaitable[HttpReply]]
 """How a provider reaches an issuer. The server gives it one when it starts: there is no network here."""
@@ -126,7 +126,7 @@ class Provider:
         except Refused as refusal:
             if not refusal.challenges:  # or else another provider has seen to it
                 if refusal.reason:
-                    logger.info("refused: %s (%s)", refusal.kind, printable(refusal.reason))
+                    logger.info("refused: %s (%s)", refusal.kind, printable(refusal.reason), kind=refusal.kind)
                 if challenge := self.challenge(refusal):
                     refusal.challenges = (challenge,)
             refusal.explain(self.expects)

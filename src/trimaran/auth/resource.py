@@ -13,7 +13,6 @@ This module issues no tokens. It reads tokens only from the Authorization header
 from __future__ import annotations
 
 import inspect
-import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -25,6 +24,7 @@ from urllib.parse import quote, unquote, urlsplit
 import msgspec
 from joserfc.jwk import KeySet
 
+from trimaran.bounded_log import BoundedLog
 from trimaran.depth import decode_json
 from trimaran.errors import ConfigError
 from trimaran.oauth.urls import is_loopback_host
@@ -42,7 +42,7 @@ from .refusal import Refused, challenge
 
 __all__ = ["Authorizer", "JwtAuthorizer", "ProtectedResource", "answer_document"]
 
-logger: Final = logging.getLogger("trimaran.auth")
+logger: Final = BoundedLog("trimaran.auth")
 
 Resolver: TypeAlias = "Callable[[Any], Any]"
 Pairs: TypeAlias = "list[tuple[str, str]]"

@@ -24,6 +24,7 @@ from typing import Any, Final, TypeVar, final
 
 from msgspec import Raw
 
+from trimaran.bounded_log import BoundedLog
 from trimaran.durations import check_seconds
 from trimaran.errors import (
     CODE_INVALID_REQUEST,
@@ -66,6 +67,7 @@ T = TypeVar("T")
 AnError = TypeVar("AnError", bound=Error)
 
 log: logging.Logger = logging.getLogger("trimaran.client")
+_bounded: Final = BoundedLog("trimaran.client")
 
 _PATIENCE: Final = 5.0  # seconds for what should take no time: a ping, a farewell, a callback
 _LAST_WORDS: Final = 0.5  # seconds for callbacks to hear that the client was closed
@@ -680,7 +682,7 @@ class Connection:
         if method == "notifications/progress":
             report = read_progress(frame)
             if report is None:
-                log.warning("a malformed progress notification was ignored")
+                _bounded.warning("a malformed progress notification was ignored")
             elif (call := self._requests.get(report.token)) is not None:
                 call.report(report)
             if self.asks.on_notification is not None:

@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol, final
 
 from msgspec import Struct
 
+from trimaran.bounded_log import BoundedLog
 from trimaran.errors import (
     CODE_INTERNAL,
     CODE_INVALID_REQUEST,
@@ -35,6 +36,7 @@ from .negotiation import Negotiated
 __all__ = ["PeerSession", "SessionOwner"]
 
 log: logging.Logger = logging.getLogger("trimaran.client")
+_bounded: Final = BoundedLog("trimaran.client")
 
 _MOST_ASKS: Final = 64  # at work at once; a person answers one
 _MOST_RELAYED: Final = (
@@ -154,7 +156,7 @@ class PeerSession:
     def _ignore(self, frame: Frame, why: str) -> None:
         if not self._has_ignored:  # once is enough, for one that floods us
             self._has_ignored = True
-            log.warning("the server sent the request %.80s, which %s; it was ignored", frame.method, why)
+            _bounded.warning("the server sent the request %.80s, which %s; it was ignored", frame.method, why)
 
     def withdraw_ask(self, id: RequestId) -> None:
         """The server no longer wants an answer."""
@@ -199,7 +201,7 @@ class PeerSession:
         try:
             data = encode(message)
         except (TypeError, ValueError, RecursionError) as error:
-            log.warning("an answer has no JSON form: %s", error)
+            _bounded.warning("an answer has no JSON form: %s", error)
             data = encode(_Refusal(message.id, {"code": CODE_INTERNAL, "message": "the answer has no JSON form"}))
         for pause in (*_REPLY_PAUSES, None):
             try:

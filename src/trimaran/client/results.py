@@ -11,7 +11,6 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
-import logging
 import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast, final
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast, final
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
+from trimaran.bounded_log import BoundedLog
 from trimaran.errors import CODE_INVALID_REQUEST, InvalidOutput, RemoteProtocolError, ToolError
 from trimaran.protocol.read_reply import excerpt
 from trimaran.types import (
@@ -52,7 +52,7 @@ __all__ = [
     "type_contents",
 ]
 
-log: logging.Logger = logging.getLogger("trimaran.client")
+log: Final = BoundedLog("trimaran.client")
 
 T = TypeVar("T")
 if TYPE_CHECKING:

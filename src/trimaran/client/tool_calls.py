@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from typing import Any, Final, cast, final
 
+from trimaran.bounded_log import BoundedLog
 from trimaran.errors import DeclarationError, InvalidOutput
 from trimaran.protocol.headers import ParamHeaders, compile_param_headers
 from trimaran.types import Tool, ToolAnnotations
@@ -20,6 +21,7 @@ from .results import ToolResult
 __all__ = ["KnownTool", "KnownTools"]
 
 log: logging.Logger = logging.getLogger("trimaran.client")
+_bounded: Final = BoundedLog("trimaran.client")
 
 _WRAP_MARKER: Final = "x-fastmcp-wrap-result"
 _MOST: Final = 100_000  # an honest server has hundreds
@@ -141,7 +143,7 @@ class KnownTools:
                     headers = compile_param_headers(tool.input_schema) if isinstance(tool.input_schema, dict) else None
                 except DeclarationError as error:
                     # REQ headers.drop-tool: over HTTP a client MUST leave such a tool out of its view, and keep the rest.
-                    log.warning("the tool %s was left out: %s", tool.name, error)
+                    _bounded.warning("the tool %s was left out: %s", tool.name, error)
                     self._known.pop(tool.name, None)
                     continue
             if len(self._known) < _MOST and self._bytes <= _MOST_BYTES:

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar
 import msgspec
 from msgspec import Raw
 
+from trimaran.bounded_log import BoundedLog
 from trimaran.errors import DeclarationError
 from trimaran.protocol.envelope import decide_envelope
 from trimaran.protocol.headers import compile_param_headers
@@ -20,13 +21,15 @@ from trimaran.protocol.uritemplate import UriTemplate
 from trimaran.schema.references import MAX_LEVELS, check_references, is_too_deep, lost_reference
 from trimaran.server.completions import CompletionEntry, compile_completion
 from trimaran.server.context import Context
-from trimaran.server.handlers import Handler, logger
+from trimaran.server.handlers import Handler
 from trimaran.server.prompts import PromptEntry
 from trimaran.server.resources import ResourceEntry, TemplateEntry, compile_resource, compile_template
 from trimaran.server.tools import ToolEntry
 from trimaran.types import Prompt, Resource, ResourceTemplate, Tool, as_object
 
 __all__ = ["Forward", "prompt_entries", "resource_entries", "template_entries", "tool_entries"]
+
+_log: Final = BoundedLog("trimaran.server")
 
 Forward: TypeAlias = Callable[[Context, str, dict[str, Any], str], Awaitable[Any]]
 """Have the target serve a call: the Context, the method, the params, and the name that travels in a header."""
@@ -44,9 +47,9 @@ def _entries(definitions: Iterable[_D], make: Callable[[_D], _E], target: str) -
         try:
             entries.append(make(definition))
         except DeclarationError as error:
-            logger.warning("%s: %s is left out: %s", target, _label(definition), error)
+            _log.warning("%s: %s is left out: %s", target, _label(definition), error, kind=target)
         except RecursionError:
-            logger.warning("%s: %s is left out: it is nested too deeply", target, _label(definition))
+            _log.warning("%s: %s is left out: it is nested too deeply", target, _label(definition), kind=target)
     return entries
 
 
@@ -81,10 +84,10 @@ def _tool(tool: Tool, forward: Forward, tasks: TaskSupport) -> ToolEntry:
     output = as_object(tool.output_schema)
     if output is not None and (lost := lost_reference(output)) is not None:
         # Clients compile every output schema when they list the tools: a broken one would cost them all tools.
-        logger.warning("the output schema of %.100s is left out: %r leads nowhere (at %s)", name, lost[1], lost[0])
+        _log.warning("the output schema of %.100s is left out: %r leads nowhere (at %s)", name, lost[1], lost[0])
         output = None
     elif output is not None and is_too_deep(output):
-        logger.warning("the output schema of %.100s is left out: it nests more than %d levels", name, MAX_LEVELS)
+        _log.warning("the output schema of %.100s is left out: it nests more than %d levels", name, MAX_LEVELS)
         output = None
     support = (tool.execution or {}).get("taskSupport")
     entry = ToolEntry()

@@ -22,6 +22,7 @@ from typing import Any, Final, Literal
 import msgspec
 from msgspec import UNSET, Raw, Struct, field
 
+from trimaran.bounded_log import BoundedLog
 from trimaran.client.client import Client
 from trimaran.client.pending_call import Progress
 from trimaran.client.relaying import QUESTIONS, CallOver, relay_request
@@ -51,7 +52,6 @@ from trimaran.protocol.meta import (
 from trimaran.protocol.versions import MODERN
 from trimaran.server.access import identity
 from trimaran.server.exchange import SENT
-from trimaran.server.handlers import logger
 from trimaran.server.input_rounds import ModernVoice
 from trimaran.server.running_calls import resume
 from trimaran.types import Json, as_object
@@ -59,6 +59,8 @@ from trimaran.types import Json, as_object
 from .results import MalformedResult, is_sound, repair
 
 __all__ = ["ASKABLE", "LiveRelay", "PassingRelay", "answer_live", "describe_failure", "forward", "read_result"]
+
+_log: Final = BoundedLog("trimaran.server")
 
 _STATE: Final = "state"
 _RESERVED: Final = (KEY_PROTOCOL_VERSION, KEY_CLIENT_INFO, KEY_CLIENT_CAPABILITIES, KEY_LOG_LEVEL, "progressToken")
@@ -337,7 +339,7 @@ def _translate(error: Error, call: IncomingCall, name: str, target: str) -> Prot
         return missing
     if isinstance(error, Unauthorized):
         # What to do is for whoever runs the proxy: the address of the target is none of the caller's business.
-        logger.warning("%s refused %s %.100s: %s", target, call.method, name, error)
+        _log.warning("%s refused %s %.100s: %s", target, call.method, name, error, kind=target)
     return describe_failure(error, target)
 
 

@@ -205,7 +205,7 @@ class Upstream:
                     error = Error("its catalog cannot be read")
                 elif isinstance(error, Unauthorized) and self._on_refused is not None:
                     error = await self._find_credentials(error, self._on_refused)
-                self._failure = error
+                self._failure = _without_frames(error)
                 self.is_personal = self.is_personal or (self._may_be_personal and isinstance(error, Unauthorized))
                 self._outage.failed(f"{self.name} cannot be used: {error}")
                 self._listed.set()
@@ -577,6 +577,12 @@ async def _optional(list_all: Callable[..., Awaitable[list[Any]]]) -> list[Any]:
         return await list_all(fresh=True)
     except ProtocolError:
         return []
+
+
+def _without_frames(error: Error) -> Error:
+    """What can be kept of an error: its frames hold all that the target had sent, up to a list that was too long."""
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
 
 
 async def _quietly(work: Awaitable[Any]) -> None:

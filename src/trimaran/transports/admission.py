@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import secrets
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, final
 import msgspec
 
 from trimaran.auth.refusal import Refused
+from trimaran.bounded_log import BoundedLog
 from trimaran.errors import Error, ProtocolError
 from trimaran.server.access import identity
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Admission", "RateLimiter"]
 
-logger: Final = logging.getLogger("trimaran.auth")
+logger: Final = BoundedLog("trimaran.auth")
 
 _NO_STORE: Final = [("content-type", "application/json"), ("cache-control", "no-store")]
 # Where clients look for OAuth after any 401, whatever its challenge says: metadata, registration, login, tokens.
@@ -279,5 +279,7 @@ def _log(error: Exception) -> str:
     number = secrets.token_hex(4)
     text = f": {error}" if isinstance(error, Error) else ""
     frames = "".join(traceback.format_tb(error.__traceback__))
-    logger.error("authentication failed [%s]: %s%s\n%s", number, type(error).__name__, text, frames)
+    logger.error(
+        "authentication failed [%s]: %s%s\n%s", number, type(error).__name__, text, frames, kind=type(error).__name__
+    )
     return number

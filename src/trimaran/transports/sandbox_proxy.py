@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
-import logging
 import os
 import re
 import shutil
@@ -23,9 +22,11 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple, final
 from urllib.parse import urlsplit
 
+from trimaran.bounded_log import BoundedLog
+
 __all__ = ["SandboxProxy", "may_reach"]
 
-log: Final = logging.getLogger("trimaran.child")
+log: Final = BoundedLog("trimaran.child")
 
 _MOST_HEAD: Final = 32 * 1024  # bytes of a request's head; nginx takes 32 KiB
 _HEAD_SECONDS: Final = 20.0

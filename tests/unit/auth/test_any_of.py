@@ -65,6 +65,17 @@ async def test_a_refusal_is_logged_once(door: AnyOf, request_with: Any, caplog: 
     assert caplog.messages == ["refused: invalid_credentials (an unknown key)"]
 
 
+async def test_a_flood_of_refusals_does_not_fill_the_log(
+    door: AnyOf, request_with: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "trimaran.auth")
+    for number in range(500):
+        with pytest.raises(Refused):
+            await door.authenticate(request_with(x_api_key=f"wrong{number}"))
+    assert 1 <= len(caplog.messages) <= 10
+    assert "counted only" in caplog.messages[-1]
+
+
 class Fixed(Provider):
     """Says what it was told to."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -19,6 +20,7 @@ from trimaran.auth import Bearer
 from trimaran.errors import CallError, ConfigError, DeclarationError, Unauthorized
 from trimaran.proxy.server import open_proxy
 from trimaran.serve import HttpServer
+from trimaran.types import Tool
 
 from .harbour import ERAS, Era, Harbour
 
@@ -354,6 +356,27 @@ async def test_a_schema_of_the_target_that_is_too_deep_in_an_envelope_costs_no_t
 
     async with connect(Server.proxy(Server("deep", version="1", callbacks=Deep())), era=era) as client:
         assert [tool.name for tool in await client.list_tools_all()] == ["deep", "good"]
+
+
+async def test_what_a_target_sent_before_it_failed_is_not_kept() -> None:
+    """A list without end was kept by the error that ended it: 70 MB for each such target, for as long as it was away."""
+
+    class Endless:
+        def list_tools(self, cursor: Any, ctx: Any) -> Any:
+            number = int(cursor or 0)
+            return [{"name": f"endless{number}", "inputSchema": {"type": "object"}}], str(number + 1)
+
+        def call_tool(self, name: str, arguments: Any, ctx: Any) -> str:
+            return name
+
+    proxy = Server.proxy(Server("endless", version="1", callbacks=Endless()))
+    async with connect(proxy) as client:
+        with pytest.raises(CallError, match="endless could not be called"):
+            await client.list_tools_all()
+    gc.collect()
+    kept = [tool for tool in gc.get_objects() if isinstance(tool, Tool) and tool.name.startswith("endless")]
+    assert not kept
+    assert proxy.name
 
 
 HEADER = {"type": "object", "x-mcp-header": "Not Allowed"}
