@@ -142,7 +142,8 @@ def test_a_flood_beside_a_hundred_thousand_messages_does_not_stop_a_frame(
 ) -> None:
     page = visit(inspector, "#/wire")
     raw = servers(page)[1]
-    flood = """([server, count]) => fetch('/api/calls', {method: 'POST', headers: {'content-type': 'application/json'},
+    flood = """([server, count]) => fetch('/api/calls', {method: 'POST',
+        headers: {'content-type': 'application/json', authorization: `Bearer ${localStorage.getItem('trimaran.session')}`},
         body: JSON.stringify({server, kind: 'tool', name: 'flood', arguments: {count}})})"""
     for _ in range(2):
         page.evaluate(flood, [raw, 50_000])

@@ -232,14 +232,19 @@ async def test_nobody_without_the_link_comes_in() -> None:
         await bench.post("/api/login", {"token": "guess"}, status=401)
         await bench.post("/api/login", {"token": "guess" * 1000}, status=400)
         token = bench.inspector.access.renew()
-        status, headers, _ = await bench.raw("GET", f"/?token={token}")
-        assert status == 303
+        status, headers, page = await bench.raw("GET", f"/?token={token}")
+        assert status == 200
+        assert "</head>" not in page or session["Authorization"].partition(" ")[2] in page
         cookie = headers["set-cookie"]
         assert "HttpOnly" in cookie
         assert "SameSite=Strict" in cookie
         assert (await bench.raw("GET", f"/?token={token}"))[0] == 401, "the token works once"
-        name = cookie.partition(";")[0]
-        assert (await bench.raw("GET", "/api/state", headers={"Cookie": name}))[0] == 200
+        jar = {"Cookie": cookie.partition(";")[0]}
+        again = await bench.raw("GET", f"/?token={token}", headers=jar)
+        assert (again[0], again[2]) == (303, ""), "whoever has the cookie is not told the session"
+        assert (await bench.raw("GET", "/", headers=jar))[0] == 200
+        for headers in (jar, {**jar, "Authorization": f"Bearer {jar['Cookie'].partition('=')[2]}"}):
+            assert (await bench.raw("GET", "/api/state", headers=headers))[0] == 401, "cookies know no port"
         for headers in (
             {"Host": "evil.example"},
             {"Origin": "http://evil.example"},
