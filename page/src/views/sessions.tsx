@@ -157,7 +157,9 @@ function SavedCalls(): JSX.Element {
     setResults(new Map([...results, ...answer.results.map((result) => [result.id, result] as const)]));
   };
   const importToml = async (file: File | undefined): Promise<void> => {
-    if (file) await request("POST", "/api/saved/import", await file.text());
+    if (!file) return;
+    const { added } = await request<{ added: number }>("POST", "/api/saved/import", await file.text());
+    say(added > 0 ? `${plural(added, "call")} added` : "All of them are saved already");
   };
   if (!saved) return <p class="note">Reading …</p>;
   return (
@@ -165,7 +167,7 @@ function SavedCalls(): JSX.Element {
       <p class="row wrap">
         <Action kind="primary" disabled={saved.length === 0} run={() => run()}>Run all</Action>
         <Action disabled={saved.length === 0} run={async () => save("calls.toml", await getText("/api/saved/calls.toml"), "application/toml")}>Export calls.toml</Action>
-        <label class="button ghost">Import<input class="visually-hidden" type="file" accept=".toml" onChange={(event) => void importToml(event.currentTarget.files?.[0]).catch(complain)} /></label>
+        <label class="button ghost">Import<input class="visually-hidden" type="file" accept=".toml" onChange={(event) => { const [file] = event.currentTarget.files ?? []; event.currentTarget.value = ""; void importToml(file).catch(complain); }} /></label>
         <span class="note inline">In CI: <code>trimaran inspect --run calls.toml</code></span>
       </p>
       {saved.length === 0 && <Empty title="No saved call"><p>“Save call” beside a form keeps it here, with what it must answer.</p></Empty>}

@@ -259,6 +259,26 @@ async def test_nobody_without_the_link_comes_in() -> None:
         assert (await bench.raw("POST", "/.mcp", mcp, headers=session))[0] == 401
 
 
+async def test_the_largest_message_is_an_option_of_the_connection() -> None:
+    server = Server("boats")
+
+    @server.tool
+    def cargo(size: int) -> str:
+        return "x" * size
+
+    async with HttpServer(server, port=0) as http, open_bench() as bench:
+        harbour = await bench.add(http.url)
+        path = f"/api/servers/{harbour.id}"
+        await bench.call("PATCH", path, {"options": {"maxMessageBytes": 100}}, status=400)
+        await bench.call("PATCH", path, {"options": {"maxMessageBytes": 50_000}})
+        await bench.post(f"{path}/restart")
+        await bench.until(lambda: harbour.state == "ready" and harbour.connections == 2)
+        call = await bench.tool(harbour.id, "cargo", {"size": 60_000})
+        assert call["state"] == "failed"
+        assert "max_message_bytes" in call["failure"]["message"]
+        assert (await bench.tool(harbour.id, "cargo", {"size": 40_000}))["state"] == "ok"
+
+
 async def test_mistakes_of_a_page_are_told() -> None:
     async with open_bench() as bench:
         await bench.call("GET", "/api/nothing", status=404)
