@@ -22,6 +22,7 @@ import { SessionsPage } from "./views/sessions";
 import { TimelinePage } from "./views/timeline";
 import { TryPage } from "./views/try";
 import { WirePage } from "./views/wire";
+import "../../src/trimaran/apps/look.css";
 import "./style.css";
 
 const sheet = signal<"" | "palette" | "keys">("");

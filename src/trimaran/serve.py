@@ -461,7 +461,7 @@ async def _inspector(http: HttpServer, *, is_wanted: bool) -> AsyncGenerator[Non
     if not is_wanted:
         yield
         return
-    from trimaran.apps.inspector.development import open_inspector
+    from trimaran.apps.cli.inspect_beside import open_inspector
 
     async with open_inspector(http.server.info.name, http.url):
         yield

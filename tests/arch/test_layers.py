@@ -61,7 +61,7 @@ DOORS: dict[tuple[str, str], str] = {
     ("trimaran.server.server", "openapi"): "from_openapi and from_fastapi make a server of a document",
     ("trimaran.server.server", "proxy"): "proxy, and mount with a remote target, make a server of a connection",
     ("trimaran.server.server", "connecting"): "the type of a target",
-    ("trimaran.serve", "apps.inspector"): "inspect=True opens the inspector beside a server, for development",
+    ("trimaran.serve", "apps.cli"): "inspect=True opens the inspector beside a server, for development",
     ("trimaran.server.runtime", "ext"): "a long-running tool switches tasks on",
 }
 

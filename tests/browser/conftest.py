@@ -38,7 +38,9 @@ def visit(browser: Browser) -> Iterator[Visit]:
 
     def go(inspector: Inspector, place: str = "", *, size: tuple[int, int] = WIDE, theme: str = "light") -> Page:
         context = browser.new_context(
-            viewport={"width": size[0], "height": size[1]}, color_scheme="dark" if theme == "dark" else "light"
+            viewport={"width": size[0], "height": size[1]},
+            color_scheme="dark" if theme == "dark" else "light",
+            storage_state=inspector.storage,
         )
         context.set_default_timeout(PATIENCE)
         page = context.new_page()
@@ -51,11 +53,10 @@ def visit(browser: Browser) -> Iterator[Visit]:
         page.on("console", hear)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("request", watch)
-        if inspector.cookies:
-            context.add_cookies(inspector.cookies)
-        else:
+        if inspector.storage is None:
             page.goto(inspector.link)
-            inspector.cookies = context.cookies()
+            page.wait_for_selector(".nav-link")
+            inspector.storage = context.storage_state()
         page.goto(f"{inspector.origin}/{place}")
         page.wait_for_selector(".nav-link")
         return page

@@ -1,6 +1,6 @@
 """A server made of lines on stdio, in the legacy era, that does what no library lets one do.
 
-It shares no code with Trimaran. Its tools: one with every shape of argument, one whose output breaks its own schema, floods,
+It shares no code with Trimaran. Its tools: one with every shape of argument, one whose output breaks its own schema, floods, a question,
 scripts and hidden characters in every text, an answer of any size, and one that dies.
 """
 
@@ -74,6 +74,9 @@ TOOLS: list[dict[str, Any]] = [
     },
     {"name": "waits", "description": "Progress, then nothing until it is cancelled", "inputSchema": NOTHING},
     {"name": "everything", "description": "Content of each kind", "inputSchema": NOTHING},
+    {"name": "twin", "description": "The first of two", "inputSchema": NOTHING},
+    {"name": "twin", "description": "The second of two", "inputSchema": NOTHING},
+    {"name": "asks", "description": "Asks a person", "inputSchema": {"properties": {"about": {"type": "string"}}}},
     {"name": "dies", "description": "Ends its process", "inputSchema": NOTHING},
     {
         "name": IMITATION,
@@ -109,6 +112,9 @@ CONTENT: list[dict[str, Any]] = [
 ]
 
 lock = threading.Lock()
+asked: dict[Any, Any] = {}
+"""Calls that wait for a person, by the question."""
+LONG = "a-capability-" + "-".join(["whose", "name", "takes", "more", "than", "one", "line"] * 4)
 
 
 def write(*messages: dict[str, Any]) -> None:
@@ -145,6 +151,8 @@ def call(name: str, arguments: dict[str, Any], token: Any) -> dict[str, Any] | N
                 }
             )
         return None
+    if name == "twin":
+        return text("one of two")
     if name == "dies":
         print("boom: the process ends now", file=sys.stderr, flush=True)
         os._exit(3)
@@ -174,7 +182,7 @@ def flood(count: int, token: Any) -> None:
 def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     if method == "initialize":
         info = {"name": "raw", "title": IMITATION, "version": "1"}
-        capabilities = {"tools": {}, "logging": {}}
+        capabilities = {"tools": {}, "logging": {}, "experimental": {LONG: {}}}
         return {
             "protocolVersion": "2025-11-25",
             "capabilities": capabilities,
@@ -194,7 +202,16 @@ def main() -> None:
     print(f"raw server starts {SCRIPT} {ANSI}", file=sys.stderr, flush=True)
     for line in sys.stdin:
         message = json.loads(line)
+        if message.get("id") in asked:
+            write({"id": asked.pop(message["id"]), "result": text(f"they said {json.dumps(message['result'])}")})
         if "id" not in message or "method" not in message:
+            continue
+        if (message.get("params") or {}).get("name") == "asks":
+            question = f"question-{len(asked)}"
+            asked[question] = message["id"]
+            about = message["params"]["arguments"].get("about")
+            params = {"message": f"What about {about}?", "requestedSchema": {"type": "object", "properties": {}}}
+            write({"id": question, "method": "elicitation/create", "params": params})
             continue
         try:
             result = answer(message["method"], message.get("params") or {})

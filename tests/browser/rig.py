@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +46,8 @@ class Inspector:
 
     link: str
     pid: int
-    cookies: list[Any] = field(default_factory=list[Any])
-    """Of the first browser that came with the link, whose token works once; the next ones of a test borrow them."""
+    storage: Any = None
+    """Cookie and session of the first browser that came with the link, whose token works once; the next ones borrow them."""
 
     @property
     def origin(self) -> str:

@@ -12,11 +12,13 @@ from playwright.sync_api import Page, expect
 from .conftest import NARROW, WIDE, Visit
 from .raw_server import IMITATION
 from .rig import AXE, HERE, RAW, Inspector, inspecting, need, serving_harbour
+from .tracing import traced
 
 pytestmark = [pytest.mark.slow, pytest.mark.deadline(150)]
 
 PLACES = ["#/servers", "#/s/{0}", "#/s/{0}/tools/tide_table", "#/s/{0}/prompts", "#/s/{0}/try", "#/s/{0}/auth", "#/s/{0}/checks", "#/wire", "#/timeline", "#/questions", "#/sessions", "#/sessions/saved"]  # fmt: skip
-FRAME_LIMIT = 400  # milliseconds: eight times what the page promises, since a test machine does much else
+FRAME_LIMIT = 50  # milliseconds of CPU time between two frames
+PAINT_LIMIT = 300  # milliseconds of CPU time before the first content is seen
 
 
 @pytest.fixture(scope="module")
@@ -102,18 +104,23 @@ def test_a_hostile_server_runs_nothing_and_hides_nothing(inspector: Inspector, v
     assert page.locator("main a[href^='javascript:']").count() == 0
 
 
-WATCH_FRAMES = """() => {
-  window.frames_seen = [];
-  let last = performance.now();
-  const tick = (now) => { window.frames_seen.push(now - last); last = now; requestAnimationFrame(tick); };
-  requestAnimationFrame(tick);
-}"""
-
-
 AFTER_FRAMES = """count => new Promise((resolve) => {
-  const tick = () => window.frames_seen.length < count ? requestAnimationFrame(tick) : resolve();
+  const tick = () => count-- > 0 ? requestAnimationFrame(tick) : resolve();
   tick();
 })"""
+
+
+def test_the_page_is_seen_soon(inspector: Inspector, visit: Visit, record_property: Any) -> None:
+    page = visit(inspector)
+    with traced(page) as trace:
+        page.goto("about:blank")
+        page.goto(inspector.origin)
+        page.wait_for_selector(".nav-link")
+    wall: float = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+    assert trace.before_paint_ms is not None
+    print(f"\nfirst contentful paint: {trace.before_paint_ms:.0f} ms of CPU time, {wall:.0f} ms by the clock")
+    record_property("first paint, ms of CPU time", round(trace.before_paint_ms))
+    assert 0 < trace.before_paint_ms < PAINT_LIMIT
 
 
 def test_five_thousand_notifications_do_not_stop_a_frame(
@@ -122,16 +129,14 @@ def test_five_thousand_notifications_do_not_stop_a_frame(
     page = visit(inspector)
     open_raw(page, inspector, "flood")
     page.locator("[data-path='/count'] input").fill("5000")
-    page.evaluate(WATCH_FRAMES)
-    page.get_by_role("button", name="Run tool").click()
-    page.locator(".call[data-state=ok]").wait_for()
-    page.get_by_role("tab", name="Logs").click()
-    expect(page.locator(".call .log-panel")).to_contain_text("line 4998")
-    frames: list[float] = page.evaluate("window.frames_seen")
-    slowest = max(frames)
-    record_property("slowest frame, ms", round(slowest))
-    print(f"\n5,000 notifications: {len(frames)} frames, the slowest {slowest:.0f} ms")
-    assert slowest < FRAME_LIMIT
+    with traced(page) as trace:
+        page.get_by_role("button", name="Run tool").click()
+        page.locator(".call[data-state=ok]").wait_for()
+        page.get_by_role("tab", name="Logs").click()
+        expect(page.locator(".call .log-panel")).to_contain_text("line 4998")
+    record_property("longest task, ms of CPU time", round(trace.longest_ms))
+    print(f"\n5,000 notifications: {len(trace.tasks_ms)} tasks, the longest {trace.longest_ms:.0f} ms of CPU time")
+    assert trace.longest_ms < FRAME_LIMIT
     page.goto(f"{inspector.origin}/#/wire")
     expect(page.locator(".wire-tools .num")).to_contain_text("5,0")
 
@@ -142,20 +147,20 @@ def test_a_flood_beside_a_hundred_thousand_messages_does_not_stop_a_frame(
 ) -> None:
     page = visit(inspector, "#/wire")
     raw = servers(page)[1]
-    flood = """([server, count]) => fetch('/api/calls', {method: 'POST', headers: {'content-type': 'application/json'},
+    flood = """([server, count]) => fetch('/api/calls', {method: 'POST',
+        headers: {'content-type': 'application/json', authorization: `Bearer ${localStorage.getItem('trimaran.session')}`},
         body: JSON.stringify({server, kind: 'tool', name: 'flood', arguments: {count}})})"""
     for _ in range(2):
         page.evaluate(flood, [raw, 50_000])
     expect(page.locator(".wire-tools .num")).to_have_text(re.compile(r"1[0-2]\d,\d{3} messages"))
     page.goto(f"{inspector.origin}/{place}")
     page.wait_for_selector(".wire-tools")
-    page.evaluate(WATCH_FRAMES)
-    page.evaluate(flood, [raw, 5_000])
-    page.evaluate(AFTER_FRAMES, 180)
-    frames: list[float] = page.evaluate("window.frames_seen")
-    record_property("slowest frame, ms", round(max(frames)))
-    print(f"\n{place}, 100,000 messages and 5,000 more: {len(frames)} frames, the slowest {max(frames):.0f} ms")
-    assert max(frames) < FRAME_LIMIT
+    with traced(page) as trace:
+        page.evaluate(flood, [raw, 5_000])
+        page.evaluate(AFTER_FRAMES, 180)
+    record_property("longest task, ms of CPU time", round(trace.longest_ms))
+    print(f"\n{place}, 100,000 messages and 5,000 more: the longest task {trace.longest_ms:.0f} ms of CPU time")
+    assert trace.longest_ms < FRAME_LIMIT
 
 
 def test_a_large_answer_is_cut_and_the_page_stays_alive(inspector: Inspector, visit: Visit) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser
 
-from .rig import ROOT, end
+from .rig import AXE, ROOT, end, need
 
 pytestmark = [pytest.mark.slow, pytest.mark.deadline(120)]
 
@@ -59,6 +59,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [320, 390, 768, 1280])
 def test_nothing_scrolls_sideways(browser: Browser, gateway: str, width: int, theme: str) -> None:
+    need(AXE)
     is_dark = theme == "dark"
     context = browser.new_context(
         viewport={"width": width, "height": 844}, color_scheme="dark" if is_dark else "light", is_mobile=width < 500
@@ -69,5 +70,8 @@ def test_nothing_scrolls_sideways(browser: Browser, gateway: str, width: int, th
     assert page.evaluate("document.documentElement.scrollWidth") == width
     assert page.get_by_text("cannot be reached").count() or page.get_by_text("connection refused").count()
     paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    assert (paper != "rgb(255, 255, 255)") == is_dark
+    assert (paper != "rgb(247, 248, 248)") == is_dark, "the colours are the inspector's"
+    page.evaluate(AXE.read_text("utf-8"))
+    result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+    assert [fault["id"] for fault in result["violations"] if fault["impact"] in ("serious", "critical")] == []
     context.close()

@@ -63,7 +63,7 @@ def test_a_second_browser_without_the_token_sees_nothing(inspector: Inspector, v
     visit(inspector)
     page = visit(inspector)
     page.context.clear_cookies()
-    answer = page.context.request.get(f"{inspector.origin}/api/state")
-    assert answer.status == 401
+    for path in ("/api/state", "/"):
+        assert page.context.request.get(inspector.origin + path).status == 401, path
     again = page.context.request.get(inspector.link, max_redirects=0)
     assert again.status in (401, 403)

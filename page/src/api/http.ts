@@ -1,5 +1,6 @@
 // Requests to the inspector's own origin. Every failure becomes an ApiError that says who failed.
 import { parseExact } from "./json";
+import { session } from "./session";
 import type { Failure, Violation } from "./types";
 
 export class ApiError extends Error {
@@ -20,13 +21,14 @@ const GONE: Failure = {
   hint: "Is `trimaran inspect` still running in its terminal? This page reconnects by itself when it is back.",
 };
 
-async function send(method: string, path: string, body?: unknown): Promise<Response> {
+export async function send(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
   let response: Response;
+  const headers = { authorization: `Bearer ${session()}` };
   try {
     response = await fetch(path, {
       method,
-      credentials: "same-origin",
-      headers: body === undefined ? {} : { "content-type": "application/json" },
+      signal,
+      headers: body === undefined ? headers : { ...headers, "content-type": "application/json" },
       body: body === undefined ? undefined : typeof body === "string" ? body : JSON.stringify(body),
     });
   } catch {
@@ -51,6 +53,28 @@ export async function request<T>(method: string, path: string, body?: unknown): 
 export const get = <T>(path: string): Promise<T> => request<T>("GET", path);
 export const post = <T>(path: string, body: unknown = {}): Promise<T> => request<T>("POST", path, body);
 export const getText = async (path: string): Promise<string> => (await send("GET", path)).text();
+export const getBlob = async (path: string): Promise<Blob> => (await send("GET", path)).blob();
+
+/** Server-sent events until the server ends them. An EventSource would do the same, and cannot send the session. */
+export async function readEvents(path: string, signal: AbortSignal, opened: () => void, take: (id: number, data: string) => void): Promise<void> {
+  const { body } = await send("GET", path, undefined, signal);
+  opened();
+  const reader = body!.pipeThrough(new TextDecoderStream()).getReader();
+  let text = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    const searched = Math.max(0, text.length - 1);
+    text += value;
+    let begin = 0;
+    for (let end = text.indexOf("\n\n", searched); end >= 0; end = text.indexOf("\n\n", begin)) {
+      const [, id, data] = /^id: (\d+)\ndata: (.*)$/.exec(text.slice(begin, end)) ?? []; // the inspector writes each in one line
+      if (data !== undefined) take(Number(id), data);
+      begin = end + 2;
+    }
+    text = text.slice(begin);
+  }
+}
 
 export function query(values: Record<string, string | number | undefined>): string {
   const words = new URLSearchParams();

@@ -1,4 +1,4 @@
-// The shapes of the inspector's interface (docs/reference/inspector-api.md). Times are milliseconds since 1970.
+// The shapes of the inspector's interface (docs/reference/inspector.md). Times are milliseconds since 1970.
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
 export type JsonObject = { [key: string]: Json };
 
@@ -22,6 +22,7 @@ export interface ServerOptions {
   revision?: string;
   /** Milliseconds. */
   timeout: number;
+  maxMessageBytes: number;
   elicitation: boolean;
   sampling: boolean;
   roots: boolean;

@@ -1,13 +1,13 @@
 // One call: how it goes, who failed, what came back, what was asked on the way, and what it cost in time.
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { ApiError, getText, post } from "../api/http";
+import { ApiError, getBlob, getText, post, send } from "../api/http";
 import { asList, asObject, asText, isObject } from "../api/json";
 import type { CallDetail, CallRow, Json, JsonObject, Violation } from "../api/types";
 import { link } from "../state/route";
 import { callDetails, callLogs, callProgress, calls, catalogOf, loadCall, questions, servers, type Lines, type LogEntry } from "../state/store";
 import { bytes, count, duration, plural, time } from "../ui/format";
-import { Action, Badge, CallBadge, complain, copy, Disclosure, Elapsed, Empty, FailureBox, isRunning, Tabs } from "../ui/parts";
+import { Action, Badge, CallBadge, complain, copy, Disclosure, Elapsed, Empty, FailureBox, isRunning, save, Tabs } from "../ui/parts";
 import { TheirBlock, Theirs } from "../ui/text";
 import { VirtualList } from "../ui/virtual";
 import { QuestionCard } from "../views/question-card";
@@ -139,19 +139,19 @@ function LargeResult({ detail }: { detail: CallDetail }): JSX.Element {
   const [text, setText] = useState("");
   useEffect(() => {
     const stop = new AbortController();
-    void readStart(path, stop).then(setText, complain);
+    readStart(path, stop).then(setText, (error) => stop.signal.aborted || complain(error));
     return () => stop.abort();
   }, [path]);
   return (
     <>
-      <p class="note">This result of {bytes(detail.size)} is larger than a page should load. This is its beginning; <a href={path} download={`result-${detail.id}.json`}>save all of it</a>.</p>
+      <p class="note">This result of {bytes(detail.size)} is larger than a page should load. This is its beginning. <Action kind="small" run={async () => save(`result-${detail.id}.json`, await getBlob(path))}>Save all of it</Action></p>
       <TheirBlock text={text} />
     </>
   );
 }
 
 async function readStart(path: string, stop: AbortController): Promise<string> {
-  const response = await fetch(path, { signal: stop.signal });
+  const response = await send("GET", path, undefined, stop.signal);
   const reader = response.body!.getReader();
   const decoder = new TextDecoder();
   let text = "";

@@ -1,7 +1,7 @@
 // What the page knows: servers, calls, questions, logs. Filled by one GET of the state and then by the event stream.
 // Events are queued as they arrive and applied once per frame, within a budget, so that a burst never blocks a frame.
 import { batch, computed, signal, type Signal } from "@preact/signals";
-import { get } from "../api/http";
+import { ApiError, get, query, readEvents } from "../api/http";
 import type {
   Activity, CallDetail, CallRow, Catalog, DoctorReport, Event, ExchangeRow, LogLine, MessageRow, OAuthFlow, Progress, Question,
   Recording, Server, State,
@@ -242,7 +242,6 @@ function flush(): void {
   const pending: Pending = { rows: [], calls: new Map() };
   batch(() => {
     while (position < queue.length && (position % 64 !== 0 || performance.now() < end)) {
-      lastSeq = Math.max(lastSeq, queue[position]!.seq);
       apply(queue[position++]!, pending);
     }
     settle(pending);
@@ -255,29 +254,28 @@ function flush(): void {
   }
 }
 
-let stream: EventSource | undefined;
-let lastSeq = 0;
+let stream: AbortController | undefined;
+const AGAIN_MS = 1500; // after a lost stream
 
-function follow(): void {
-  stream?.close();
-  const source = new EventSource(`/api/events?after=${lastSeq}`);
-  stream = source;
-  source.onopen = () => {
-    connection.value = "open";
-  };
-  source.onmessage = (message: MessageEvent<string>) => {
-    const events = JSON.parse(message.data) as Event[];
-    for (const event of events) queue.push(event);
-    schedule();
-  };
-  source.onerror = () => {
-    connection.value = "lost";
-    if (source.readyState !== EventSource.CLOSED) return; // the browser tries again by itself
-    source.close();
-    setTimeout(() => {
-      if (stream === source) void start();
-    }, 1500);
-  };
+async function follow(after: number): Promise<void> {
+  stream?.abort();
+  const mine = (stream = new AbortController());
+  let received = after;
+  let isRefused = false;
+  try {
+    await readEvents(`/api/events${query({ after })}`, mine.signal, () => (connection.value = "open"), (id, data) => {
+      received = id;
+      for (const event of JSON.parse(data) as Event[]) queue.push(event);
+      schedule();
+    });
+  } catch (error) {
+    isRefused = error instanceof ApiError && error.status > 0;
+  }
+  if (mine !== stream) return;
+  connection.value = "lost";
+  setTimeout(() => {
+    if (mine === stream) void (isRefused ? start() : follow(received));
+  }, AGAIN_MS);
 }
 
 /** Read the whole state, then follow the events from there. */
@@ -286,7 +284,7 @@ export async function start(): Promise<void> {
   try {
     state = await get<State>("/api/state");
   } catch (error) {
-    const refused = error instanceof Error && "status" in error && (error.status === 401 || error.status === 403);
+    const refused = error instanceof ApiError && (error.status === 401 || error.status === 403);
     connection.value = refused ? "refused" : "lost";
     if (!refused) setTimeout(() => void start(), 1500);
     return;
@@ -303,8 +301,7 @@ export async function start(): Promise<void> {
     activeRecording.value = state.active;
     ready.value = true;
   });
-  lastSeq = state.seq;
-  follow();
+  void follow(state.seq);
   for (const id of wantedCatalogs) catalogChanged(id);
   void wire.loadAll().catch(() => undefined);
   void get<{ exchanges: ExchangeRow[] }>("/api/exchanges?limit=5000")

@@ -129,9 +129,9 @@ export function CopyButton({ text, label = "Copy" }: { text: () => string | Prom
   return <button type="button" class="small ghost" onClick={() => void Promise.resolve(text()).then((value) => copy(value)).catch(complain)}>{label}</button>;
 }
 
-export function save(name: string, text: string, type = "application/json"): void {
+export function save(name: string, content: string | Blob, type = "application/json"): void {
   const anchor = document.createElement("a");
-  anchor.href = URL.createObjectURL(new Blob([text], { type }));
+  anchor.href = URL.createObjectURL(new Blob([content], { type }));
   anchor.download = name;
   anchor.click();
   setTimeout(() => URL.revokeObjectURL(anchor.href), 10_000);

@@ -28,6 +28,7 @@ export function ServersPage(): JSX.Element {
   );
 }
 
+const MB = 1024 * 1024;
 const KINDS: CatalogKind[] = ["tools", "resources", "templates", "prompts", "skills", "tasks"];
 
 function ServerCard({ server }: { server: Server }): JSX.Element {
@@ -181,6 +182,7 @@ function Options({ server }: { server: Server }): JSX.Element {
         <div>
           <div class="field"><div class="field-head"><label for="opt-era">Era</label></div><select id="opt-era" value={options.era} onChange={(event) => void change({ era: event.currentTarget.value as ServerOptions["era"] })}><option value="auto">negotiate</option><option value="modern">modern only</option><option value="legacy">legacy only</option></select></div>
           <div class="field"><div class="field-head"><label for="opt-timeout">Timeout, seconds</label></div><input id="opt-timeout" type="text" inputMode="decimal" value={String(options.timeout / 1000)} onChange={(event) => { const seconds = Number(event.currentTarget.value); if (seconds > 0) void change({ timeout: seconds * 1000 }); }} /></div>
+          <div class="field"><div class="field-head"><label for="opt-bytes">Largest message, MB (max_message_bytes), from the next connection on</label></div><input id="opt-bytes" type="text" inputMode="decimal" value={String(options.maxMessageBytes / MB)} onChange={(event) => { const megabytes = Number(event.currentTarget.value); if (megabytes > 0) void change({ maxMessageBytes: Math.round(megabytes * MB) }); }} /></div>
           <div class="field"><div class="field-head"><label for="opt-log">Log level</label></div><select id="opt-log" value={options.logLevel ?? ""} onChange={(event) => void change({ logLevel: event.currentTarget.value || undefined })}><option value="">the server's own</option>{["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"].map((level) => <option key={level} value={level}>{level}</option>)}</select></div>
         </div>
         <div>

@@ -47,7 +47,7 @@ function Recordings(): JSX.Element {
           {activeRecording.value === undefined ? <Action kind="primary" run={() => begin(false)}>Record from now</Action> : <Action kind="primary" run={() => post(`/api/recordings/${activeRecording.value}/stop`)}>Stop recording</Action>}
           <Action disabled={activeRecording.value !== undefined} run={keep} title="Everything that is still on the wire">Keep everything so far</Action>
           <span class="grow" />
-          <label class="button ghost">Import a file<input class="visually-hidden" type="file" accept=".json,application/json" onChange={(event) => void importFile(event.currentTarget.files?.[0]).catch(complain)} /></label>
+          <label class="button ghost">Import a file<input class="visually-hidden" type="file" accept=".json,application/json" onChange={(event) => void importFile(takeFile(event.currentTarget)).catch(complain)} /></label>
         </div>
       </section>
       {recordings.value.length === 0 ? (
@@ -57,6 +57,13 @@ function Recordings(): JSX.Element {
       )}
     </>
   );
+}
+
+/** The file that was picked. The field forgets it: the same file, picked again, is a change again. */
+function takeFile(input: HTMLInputElement): File | undefined {
+  const file = input.files?.[0];
+  input.value = "";
+  return file;
 }
 
 const fileName = (recording: Recording): string => recording.name.replace(/[^\w.-]+/g, "-") || "recording";
@@ -157,7 +164,9 @@ function SavedCalls(): JSX.Element {
     setResults(new Map([...results, ...answer.results.map((result) => [result.id, result] as const)]));
   };
   const importToml = async (file: File | undefined): Promise<void> => {
-    if (file) await request("POST", "/api/saved/import", await file.text());
+    if (!file) return;
+    const { added } = await request<{ added: number }>("POST", "/api/saved/import", await file.text());
+    say(added > 0 ? `${plural(added, "call")} added` : "All of them are saved already");
   };
   if (!saved) return <p class="note">Reading …</p>;
   return (
@@ -165,7 +174,7 @@ function SavedCalls(): JSX.Element {
       <p class="row wrap">
         <Action kind="primary" disabled={saved.length === 0} run={() => run()}>Run all</Action>
         <Action disabled={saved.length === 0} run={async () => save("calls.toml", await getText("/api/saved/calls.toml"), "application/toml")}>Export calls.toml</Action>
-        <label class="button ghost">Import<input class="visually-hidden" type="file" accept=".toml" onChange={(event) => void importToml(event.currentTarget.files?.[0]).catch(complain)} /></label>
+        <label class="button ghost">Import<input class="visually-hidden" type="file" accept=".toml" onChange={(event) => void importToml(takeFile(event.currentTarget)).catch(complain)} /></label>
         <span class="note inline">In CI: <code>trimaran inspect --run calls.toml</code></span>
       </p>
       {saved.length === 0 && <Empty title="No saved call"><p>“Save call” beside a form keeps it here, with what it must answer.</p></Empty>}

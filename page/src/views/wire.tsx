@@ -2,7 +2,7 @@
 // exchange that carried it.
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { get, getText, query, request } from "../api/http";
+import { get, getBlob, getText, query, request } from "../api/http";
 import type { Exchange, Failure, MessageDetail, MessageRow } from "../api/types";
 import { JsonTree } from "../results/tree";
 import { link, route, setParams } from "../state/route";
@@ -179,7 +179,7 @@ function MessageBody({ detail, path, find }: { detail: MessageDetail; path: stri
         ["pair", detail.pair !== undefined ? <a href={link(["wire"], { ...route.value.params, seq: detail.pair })}>its request</a> : undefined],
         ["call", detail.call ? <a href={link(["calls", detail.call])}>{detail.call}</a> : undefined],
       ]} />
-      {detail.truncated && <p class="note">Only the beginning is shown. <a href={`${path}/body`} download="message.json">Save all of it</a></p>}
+      {detail.truncated && <p class="note">Only the beginning is shown. <Action kind="small" run={async () => save("message.json", await getBlob(`${path}/body`))}>Save all of it</Action></p>}
       {detail.body !== undefined ? <JsonTree value={detail.body} open={4} find={find} /> : detail.text !== undefined ? <TheirBlock text={detail.text} /> : null}
       {detail.exchange && <ExchangeView exchange={detail.exchange} />}
     </>

@@ -1,15 +1,19 @@
 """The page at `/`: servers, their state and tools, sessions, recent calls, and the rules. Plain HTML, no script.
 
-Where callers authenticate it is for administrators. A browser cannot send an API key or a token by itself, so the page asks for
-one and keeps it, sealed, in a cookie that scripts cannot read. Nothing can be changed here.
+It looks like the inspector, with which it shares `apps/look.css`, and has none of its powers: nothing can be called or changed
+here. Where callers authenticate it is for administrators. A browser cannot send an API key or a token by itself, so the page
+asks for one and keeps it, sealed, in a cookie that scripts cannot read. Cookies know no port: every server on any port of this
+host would be sent it, and could replay it. So it is only good, and only sent, below a path that nobody else knows.
 """
 
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 from urllib.parse import parse_qs
 
@@ -17,13 +21,14 @@ from trimaran.errors import StateRejected
 from trimaran.protocol.headers import HeaderLookup
 from trimaran.protocol.seal import Sealer
 from trimaran.server.routes import RouteRequest
+from trimaran.types import Tool
 
 from .control import RecentCall
 
 if TYPE_CHECKING:
     from .gateway import Gateway
 
-__all__ = ["SignIn", "StatusPage", "read_form"]
+__all__ = ["SignIn", "StatusPage", "read_form", "theirs"]
 
 _COOKIE: Final = "trimaran_gateway"
 _SIGNED_IN_SECONDS: Final = 8 * 3600.0  # a working day
@@ -37,20 +42,16 @@ _HEADERS: Final = {
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
-_STYLE: Final = (
-    ":root{color-scheme:light dark;--ink:#223;--paper:#fff;--faint:#566;--line:#dde;--up:#065f3c;--down:#a3200d;--link:#0b57b0}"
-    "@media(prefers-color-scheme:dark){:root{--ink:#dde;--paper:#15181c;--faint:#a4adb6;--line:#343a42;--up:#6fd39f;"
-    "--down:#ff9a85;--link:#8ab8f5}}"
-    "body{font:15px/1.5 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;color:var(--ink);"
-    "background:var(--paper);overflow-wrap:anywhere}a{color:var(--link)}input{max-width:100%;box-sizing:border-box}"
-    "table{border-collapse:collapse;width:100%}td,th{text-align:left;vertical-align:top;padding:.3rem .6rem;"
-    "border-bottom:1px solid var(--line)}th{overflow-wrap:normal}ul{padding-left:1.2rem}"
-    "code{font-size:.9em}.up{color:var(--up)}.down{color:var(--down)}h2{margin-top:2rem}"
+_STYLE: Final = (Path(__file__).parents[1] / "look.css").read_text("utf-8") + (
+    ".topbar{height:44px}.page{margin:0 auto}.card{overflow-wrap:anywhere}table.data th{overflow-wrap:normal}input{max-width:100%}"
     # Where there is no room for columns, each row is a block, and each cell says which column it is.
-    "@media(max-width:45rem){thead{display:none}table,tbody,tr,td{display:block}tr{padding:.4rem 0;"
-    "border-bottom:1px solid var(--line)}td{border:0;padding:0}td:empty{display:none}"
+    "@media(max-width:45rem){.page{padding:14px}.card{padding:12px}thead{display:none}"
+    "table.data,tbody,tr,table.data td{display:block;max-width:none}tr{padding:.4rem 0;border-bottom:1px solid var(--line)}"
+    "table.data td{border:0;padding:0 8px}table.data td:empty{display:none}"
     "td::before{content:attr(data-column) ' ';color:var(--faint)}}"
 )
+_HINTS: Final = (("read_only_hint", "read only"), ("destructive_hint", "destructive"))
+_MOST_WORDS: Final = 200  # characters of a description
 
 Reply = tuple[int, Any, dict[str, str]]
 
@@ -75,12 +76,13 @@ class SignIn:
         self._sealer = Sealer([key.encode() for key in keys] or [os.urandom(32)], random=os.urandom)
 
     def headers(self, request: RouteRequest) -> HeaderLookup:
-        """The headers of a request, with the credentials of its cookie."""
+        """The headers of a request, with the credentials of its cookie if it came by the cookie's path."""
+        key = request.path_params.get("key", "")
         for part in (request.headers.get("cookie") or "").split(";"):
             name, _, value = part.strip().partition("=")
-            if name == _COOKIE:
+            if name == _COOKIE and key:
                 try:
-                    payload = self._sealer.open(value, purpose=_PURPOSE, binding=b"", now=time.time()).decode()
+                    payload = self._sealer.open(value, purpose=_PURPOSE, binding=key.encode(), now=time.time()).decode()
                 except StateRejected:
                     break
                 header, _, credential = payload.partition("\n")
@@ -89,15 +91,17 @@ class SignIn:
 
     def candidates(
         self, request: RouteRequest, credential: str, header_names: Iterable[str]
-    ) -> Iterable[tuple[str, Any]]:
-        """The cookie and the headers for each way in which a credential may be meant."""
+    ) -> Iterable[tuple[str, str, Any]]:
+        """The path, the cookie and the headers for each way in which a credential may be meant."""
+        key = secrets.token_urlsafe(32)
+        path = f"/page/{key}"
         ways = [("authorization", f"Bearer {credential}"), *((name.lower(), credential) for name in header_names)]
         expires_at = time.time() + _SIGNED_IN_SECONDS
         for name, value in ways:
             payload = f"{name}\n{value}".encode()
-            sealed = self._sealer.seal(payload, purpose=_PURPOSE, binding=b"", expires_at=expires_at)
-            cookie = f"{_COOKIE}={sealed}; Path=/; HttpOnly; SameSite=Strict; Max-Age={int(_SIGNED_IN_SECONDS)}"
-            yield cookie, _WithHeader(request.headers, name, value)
+            sealed = self._sealer.seal(payload, purpose=_PURPOSE, binding=key.encode(), expires_at=expires_at)
+            cookie = f"{_COOKIE}={sealed}; Path={path}; HttpOnly; SameSite=Strict; Max-Age={int(_SIGNED_IN_SECONDS)}"
+            yield path, cookie, _WithHeader(request.headers, name, value)
 
 
 @final
@@ -109,32 +113,37 @@ class StatusPage:
 
     def sign_in_form(self, message: str = "") -> Reply:
         form = (
-            '<form method="post" action="/"><p><label>An API key or a token of an administrator:<br>'
-            '<input type="password" name="credential" size="60" autofocus></label> <button>Sign in</button></p></form>'
+            '<form class="card" method="post" action="/"><label for="credential">An API key or a token of an administrator'
+            '</label><p class="row wrap"><input type="password" id="credential" name="credential" size="60" autofocus>'
+            '<button class="primary">Sign in</button></p></form>'
         )
-        return 401, _document(f"<h1>Gateway</h1><p>{escape(message)}</p>{form}"), dict(_HEADERS)
+        problem = f'<p class="failure">{escape(message)}</p>' if message else ""
+        return 401, _document(f"<h1>Sign in</h1>{problem}{form}"), dict(_HEADERS)
 
-    def render(self) -> Reply:
+    def render(self, base: str) -> Reply:
+        """The page; `base` is the path by which the browser is known, for its links."""
         gateway = self._gateway
+        default = "allowed" if gateway.controls.access.default == "allow" else "denied"
+        calls = (_call_row(call) for call in reversed(gateway.controls.recent))
         parts = [
-            f"<h1>Gateway</h1><p>{len(gateway.served)} servers at <code>{escape(gateway.url)}</code>. "
-            '<a href="/metrics">Figures</a>, <a href="/health">health</a>.</p>',
+            f"<h1>{len(gateway.served)} servers</h1><p class=lead>They are served at <code>{escape(gateway.url)}</code>. "
+            f'<a href="{escape(base)}/metrics">Figures</a>, <a href="{escape(base)}/health">health</a>.</p>',
             *self._problems(),
-            "<h2>Servers</h2>",
-            _table(("server", "state", "reached by", "revision", "tools", "connections", "endpoint"), self._servers()),
-            *self._tools(),
-            "<h2>Views</h2>",
-            _table(("view", "servers", "for", "endpoint"), self._views()),
-            "<h2>Sessions</h2>",
-            _table(("endpoint", "sessions of older revisions", "open streams"), self._sessions()),
-            "<h2>Recent calls</h2>",
-            _table(
-                ("time", "caller", "tool", "status", "ms"),
-                (_call_row(call) for call in reversed(gateway.controls.recent)),
+            _card(
+                "Servers",
+                _table(
+                    ("server", "state", "reached by", "revision", "tools", "connections", "endpoint"), self._servers()
+                ),
+                *self._tools(),
             ),
-            "<h2>Rules</h2>",
-            f"<p>A call that no rule matches is {'allowed' if gateway.controls.access.default == 'allow' else 'denied'}.</p>",
-            _table(("action", "rule", "for", "where"), self._rules()),
+            _card("Views", _table(("view", "servers", "for", "endpoint"), self._views())),
+            _card("Sessions", _table(("endpoint", "sessions of older revisions", "open streams"), self._sessions())),
+            _card("Recent calls", _table(("time", "caller", "tool", "status", "ms"), calls)),
+            _card(
+                "Rules",
+                f"<p>A call that no rule matches is {default}.</p>",
+                _table(("action", "rule", "for", "where"), self._rules()),
+            ),
         ]
         return 200, _document("".join(parts)), dict(_HEADERS)
 
@@ -142,15 +151,15 @@ class StatusPage:
         gateway = self._gateway
         problems = [*gateway.problems(), *(f"{name}: {reason}" for name, reason in gateway.failed.items())]
         if problems:
-            yield f"<h2>To be fixed</h2><ul>{''.join(f'<li>{escape(problem)}</li>' for problem in problems)}</ul>"
+            items = "".join(f"<li>{theirs(problem)}</li>" for problem in problems)
+            yield f'<section class="failure"><h2 class="failure-who">To be fixed</h2><ul>{items}</ul></section>'
 
     def _servers(self) -> Iterable[tuple[str, ...]]:
         for name, served in self._gateway.served.items():
             client = served.upstream.client
-            state = '<span class="up">up</span>'
+            state = '<span class="badge ok">up</span>'
             if not served.is_up:
-                reason = escape(served.plan.mask(served.upstream.status))
-                state = f'<span class="down">down</span>: {reason}'
+                state = f'<span class="badge bad">down</span> {theirs(served.plan.mask(served.upstream.status))}'
             yield (
                 escape(name),
                 state,
@@ -164,11 +173,9 @@ class StatusPage:
     def _tools(self) -> Iterable[str]:
         for name, served in self._gateway.served.items():
             tools = served.server.list_tools()
-            items = "".join(
-                f"<li><code>{escape(tool.name)}</code> {escape((tool.description or '')[:200])}</li>" for tool in tools
-            )
+            table = _table(("tool", "takes", "what it says"), map(_tool_row, tools))
             if tools:
-                yield f"<details><summary>Tools of {escape(name)}</summary><ul>{items}</ul></details>"
+                yield f'<details class="disclosure"><summary>Tools of {escape(name)}</summary>{table}</details>'
 
     def _views(self) -> Iterable[tuple[str, ...]]:
         for view in self._gateway.views.values():
@@ -195,17 +202,44 @@ class StatusPage:
             )
 
 
+def _tool_row(tool: Tool) -> tuple[str, ...]:
+    annotations = tool.annotations
+    hints = [words for name, words in _HINTS if annotations is not None and getattr(annotations, name)]
+    badges = "".join(f' <span class="badge">{hint}</span>' for hint in hints)
+    schema: Any = tool.input_schema
+    properties: Any = schema.get("properties") if isinstance(schema, dict) else None
+    names = ", ".join(map(str, properties)) if isinstance(properties, dict) else ""
+    words = (tool.description or "")[:_MOST_WORDS]
+    return f"<code>{theirs(tool.name)}</code>{badges}", theirs(names[:_MOST_WORDS]), theirs(words)
+
+
 def _call_row(call: RecentCall) -> tuple[str, ...]:
     moment = time.strftime("%H:%M:%S", time.gmtime(call.time))
     status = call.status + (f" ({call.kind})" if call.kind else "")
-    return (*map(escape, (moment, call.caller, call.act, status)), f"{call.seconds * 1000:.1f}")
+    tone = "ok" if call.status == "ok" else "bad"
+    badge = f'<span class="badge {tone}">{escape(status)}</span>'
+    return escape(moment), theirs(call.caller), theirs(call.act), badge, f"{call.seconds * 1000:.1f}"
+
+
+def theirs(text: str) -> str:
+    """Words of others: isolated, and marked where they hide something."""
+    shown = "".join(
+        escape(character) if character.isprintable() or character in "\n\t" else f'<b class="hidden-mark">U+{ord(character):04X}</b>'
+        for character in text
+    )  # fmt: skip
+    return f'<bdi class="theirs">{shown}</bdi>' if text else ""
+
+
+def _card(title: str, *parts: str) -> str:
+    return f'<section class="card"><h2>{title}</h2>{"".join(parts)}</section>'
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table; cells are HTML already."""
     body = "".join(f"<tr>{''.join(map(_cell, head, row))}</tr>" for row in rows)
-    heads = "".join(f"<th>{escape(name)}</th>" for name in head)
-    return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>" if body else "<p>None.</p>"
+    heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in head)
+    table = f'<table class="data"><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>'
+    return table if body else '<p class="note">None.</p>'
 
 
 def _cell(column: str, content: str) -> str:
@@ -216,7 +250,8 @@ def _document(body: str) -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<title>Gateway</title><style>{_STYLE}</style></head><body>{body}</body></html>"
+        f'<title>Gateway</title><style>{_STYLE}</style></head><body><header class="topbar"><span class="brand">Trimaran '
+        f'<span>gateway</span></span></header><main class="page">{body}</main></body></html>'
     )
 
 

@@ -4,6 +4,7 @@
     /servers/NAME/health     200 while this one answers, else 503
     /metrics                 figures for Prometheus
     /                        the page
+    /page/KEY                the page, /metrics and /health of a browser that signed in
 
 Where callers authenticate, these are for administrators (`admins` in `[gateway]`); others learn only how many servers
 answer. `/metrics` is for everybody if `open_metrics` says so.
@@ -53,6 +54,9 @@ class Routes:
         server.custom_route("/")(self.page)
         server.custom_route("/", methods=["POST"])(self.sign_in)
         server.custom_route("/health")(self.health)
+        server.custom_route("/page/{key}")(self.page)
+        server.custom_route("/page/{key}/health")(self.health)
+        server.custom_route("/page/{key}/metrics")(self.metrics)
         server.custom_route("/servers/{name}/health")(self.server_health)
         server.custom_route("/metrics")(self.metrics)
 
@@ -78,7 +82,7 @@ class Routes:
     async def page(self, request: RouteRequest) -> Reply:
         refused = await self.refusal(request)
         if refused is None:
-            return self._page.render()
+            return self._page.render(request.path.rstrip("/"))
         status, _, headers = refused
         _, form, form_headers = self._page.sign_in_form()
         challenge = {name: value for name, value in headers.items() if name == "www-authenticate"}
@@ -89,10 +93,10 @@ class Routes:
         auth = self._gateway.auth
         credential = read_form(request.body).get("credential", "").strip()
         if auth is not None and credential.isascii() and credential.isprintable() and credential:
-            for cookie, headers in self._sign_in.candidates(request, credential, auth.header_names):
+            for path, cookie, headers in self._sign_in.candidates(request, credential, auth.header_names):
                 if await self._judge(request, headers) is None:
                     secure = "; Secure" if (self._gateway.settings.public_url or "").startswith("https") else ""
-                    return 303, "", {"location": "/", "set-cookie": cookie + secure, "cache-control": "no-store"}
+                    return 303, "", {"location": path, "set-cookie": cookie + secure, "cache-control": "no-store"}
         return self._page.sign_in_form("That is not a credential of an administrator.")
 
     async def health(self, request: RouteRequest) -> Reply:

@@ -1,8 +1,10 @@
 """Who may use the inspector: whoever has the link that the command printed, once; then whoever has its session.
 
 The inspector starts programs and holds credentials, so other pages, other users of the machine and other machines must not
-reach it. The token of the link works once and becomes a cookie that scripts cannot read and other sites cannot send. Host
-and Origin must be exactly ours: a page elsewhere that resolves its own name to 127.0.0.1 is refused (DNS rebinding).
+reach it. The token of the link works once and becomes two things: a cookie, which opens the page and its frames, and a
+session, which opens the interface. The page keeps the session in the storage of its origin and sends it as a header. The
+cookie alone would not do: cookies know no port, so a browser sends ours to every other server on 127.0.0.1 that it visits.
+Host and Origin must be exactly ours: a page elsewhere that resolves its own name to 127.0.0.1 is refused (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -20,11 +22,12 @@ _BYTES: Final = 32
 
 @final
 class PageAccess:
-    """The token and the session of one run."""
+    """The token, the cookie and the session of one run."""
 
     def __init__(self) -> None:
         self._token: str | None = secrets.token_urlsafe(_BYTES)
         self._session = secrets.token_urlsafe(_BYTES)
+        self._cookie = secrets.token_urlsafe(_BYTES)
         self.port: int = 0
 
     @property
@@ -39,32 +42,31 @@ class PageAccess:
 
     def redeem(self, token: str) -> str | None:
         """The session for a token that was not used before."""
-        if self._token is None or not hmac.compare_digest(token.encode(), self._token.encode()):
+        if self._token is None or not _are_equal(token, self._token):
             return None
         self._token = None
         return self._session
 
     @property
     def cookie_name(self) -> str:
-        # Cookies do not know ports: two inspectors on one machine need two names.
+        # Two inspectors on one machine share one jar, and need two names.
         return f"trimaran_inspect_{self.port}"
 
     def cookie(self) -> str:
-        return f"{self.cookie_name}={self._session}; Path=/; HttpOnly; SameSite=Strict"
+        return f"{self.cookie_name}={self._cookie}; Path=/; HttpOnly; SameSite=Strict"
 
     def has_session(self, headers: HeaderLookup) -> bool:
-        """True if a request brings the session, as a cookie or as a bearer token."""
+        """True if a request brings the session as a bearer token: it may use the interface."""
         scheme, _, credential = (headers.get("authorization") or "").partition(" ")
-        if scheme.lower() == "bearer" and self._is_session(credential.strip()):
-            return True
+        return scheme.lower() == "bearer" and _are_equal(credential.strip(), self._session)
+
+    def has_cookie(self, headers: HeaderLookup) -> bool:
+        """True if a request brings the cookie: it may load the page, which holds nothing, and frames whose names it knows."""
         for part in (headers.get("cookie") or "").split(";"):
             name, _, value = part.strip().partition("=")
-            if name == self.cookie_name and self._is_session(value):
+            if name == self.cookie_name and _are_equal(value, self._cookie):
                 return True
         return False
-
-    def _is_session(self, value: str) -> bool:
-        return hmac.compare_digest(value.encode(), self._session.encode())
 
     def is_from_here(self, headers: HeaderLookup) -> bool:
         """True if the request was sent to us by name, and by our own page if by a page."""
@@ -78,3 +80,7 @@ class PageAccess:
         # A browser says where a request comes from. A link elsewhere may lead here; nothing else elsewhere may.
         site = headers.get("sec-fetch-site") or "none"
         return site in ("same-origin", "none") or headers.get("sec-fetch-dest") == "document"
+
+
+def _are_equal(value: str, secret: str) -> bool:
+    return hmac.compare_digest(value.encode(), secret.encode())

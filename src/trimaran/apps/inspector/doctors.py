@@ -46,9 +46,7 @@ class Doctors:
     def start(self, server: InspectedServer) -> str:
         """Begin an examination, unless one is under way; its id."""
         if self._examine is None:
-            raise WrongState(
-                f"the inspector of a running server has no doctor: run trimaran doctor {server.reach.text}"
-            )
+            raise WrongState(f"this inspector was made without a doctor: run trimaran doctor {server.reach.text}")
         if server.reach.transport not in ("stdio", "http", "sse"):
             raise WrongState("the doctor examines commands and URLs, and this server is neither")
         running = self._running.get(server.id)

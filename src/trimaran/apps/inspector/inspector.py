@@ -31,7 +31,7 @@ ParseTarget = Callable[[str], Reach]
 
 
 def _parse_nothing(text: str) -> Reach:
-    raise BadRequest("this inspector was not started from the command line, so targets cannot be typed in")
+    raise BadRequest("this inspector was made without parse_target, so targets cannot be typed in")
 
 
 @final

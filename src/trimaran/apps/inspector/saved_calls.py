@@ -16,6 +16,7 @@ has no word for a value (null). Without `expect` the call must succeed.
 
 from __future__ import annotations
 
+import itertools
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, final
 from xml.sax.saxutils import escape, quoteattr
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from trimaran.errors import ConfigError, DeclarationError, Error
 from trimaran.host.config.tomltext import key_text, read_toml
@@ -182,6 +183,15 @@ class SavedCalls:
             raise BadRequest(f"give at most {_MOST} calls, each with an id of its own")
         self.calls = calls
         self._inspector.events.emit("saved", key="all")
+
+    def merge(self, calls: Sequence[CallToRepeat]) -> int:
+        """Add those that are not here yet, under ids of their own; how many were added."""
+        here = [structs.replace(call, id="") for call in self.calls]
+        new = [call for call in calls if structs.replace(call, id="") not in here]
+        taken = {call.id for call in self.calls}
+        free = (id for number in itertools.count(1) if (id := f"s{number}") not in taken)
+        self.replace([*self.calls, *(structs.replace(call, id=id) for call, id in zip(new, free, strict=False))])
+        return len(new)
 
     async def run(self, ids: Sequence[str] | None = None) -> list[RunResult]:
         """Make the calls one after the other, and compare."""

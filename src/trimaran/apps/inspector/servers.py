@@ -13,7 +13,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final, Literal, TypeAlias, final
+from typing import Annotated, Any, Final, Literal, TypeAlias, final
 
 import msgspec
 from msgspec import Struct, structs
@@ -43,6 +43,9 @@ _MOST_SERVERS: Final = 200  # a person looks at a few; other programs' files tog
 _SHOWN_OF_SESSION: Final = 8
 _STDERR_EVENT: Final = 200  # lines in one event; the rest is read on demand
 _CLOSE_SECONDS: Final = 8.0  # for a child's two graces, and a little
+
+_MESSAGE_BYTES: Final = 32 * 1024 * 1024  # twice a client's default: whoever inspects wants to see what others refuse
+_MOST_MESSAGE_BYTES: Final = 1024 * 1024 * 1024  # it stands in memory, more than once
 
 State: TypeAlias = Literal["idle", "connecting", "ready", "reconnecting", "needs-auth", "failed", "closed"]
 
@@ -84,6 +87,7 @@ class ServerOptions(Struct, kw_only=True, rename="camel", omit_defaults=False):
     roots: bool = True
     tasks: bool = True
     apps: bool = True
+    max_message_bytes: Annotated[int, msgspec.Meta(ge=1024, le=_MOST_MESSAGE_BYTES)] = _MESSAGE_BYTES
     log_level: str | None = None
     headers: list[str] = []
     """Their names; the values are not told."""
@@ -304,7 +308,7 @@ class InspectedServer:
             "tasks": options.tasks,
             "capabilities": capabilities or None,
             "client_info": {"name": "trimaran-inspector", "version": _version()},
-            "max_message_bytes": MAX_MESSAGE_BYTES,
+            "max_message_bytes": options.max_message_bytes,
         }
         if options.elicitation:
             chosen["on_elicit"] = self._elicit
@@ -454,10 +458,6 @@ def _version() -> str:
     from trimaran import __version__
 
     return __version__
-
-
-MAX_MESSAGE_BYTES: Final = 32 * 1024 * 1024
-"""Twice a client's default: whoever inspects wants to see a result that is too large for others, but not a flood."""
 
 
 @final

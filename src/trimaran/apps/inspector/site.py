@@ -58,6 +58,11 @@ _NO_PAGE: Final = (
     "installed without it. In a checkout, run <code>make page</code> (it needs Node and npm), then reload. The interface below "
     "<code>/api</code> works without it.</p>"
 )
+_NO_SESSION: Final = (
+    "the session is missing: open the link that trimaran inspect printed, or POST its token to /api/login and send the "
+    "session as Authorization: Bearer; the cookie opens the page only"
+)
+_SESSION_TAG: Final = "trimaran-session"
 _NO_ENTRY: Final = (
     "<!doctype html><meta charset=utf-8><title>trimaran inspect</title><h1>This link was used</h1><p>The link that "
     "<code>trimaran inspect</code> prints works once, in one browser. Start the command again for a new one.</p>"
@@ -130,14 +135,12 @@ class Site:
             return self._enter(token, request)
         if request.path == "/api/login" and request.method == "POST":
             return self._log_in(request)
-        if not access.has_session(request.headers):
-            if request.path.startswith("/api/"):
-                return _failed(401, "open the link that trimaran inspect printed, or POST its token to /api/login")
+        if request.path.startswith("/api/"):
+            return await self._call(request) if access.has_session(request.headers) else _failed(401, _NO_SESSION)
+        if not (access.has_cookie(request.headers) or access.has_session(request.headers)):
             return 401, _NO_ENTRY.encode(), _html()
         if request.path.startswith("/frame/"):
             return self._frame(request.path.removeprefix("/frame/"))
-        if request.path.startswith("/api/"):
-            return await self._call(request)
         if request.method != "GET":
             return _failed(405, "pages are read with GET")
         return self._file(request)
@@ -145,9 +148,18 @@ class Site:
     def _enter(self, token: str, request: RouteRequest) -> RawReply:
         access = self._inspector.access
         session = access.redeem(token)
-        if session is None and not access.has_session(request.headers):
+        if session is None:
+            if access.has_cookie(request.headers):
+                return 303, b"", {"location": "/", "cache-control": "no-store"}
             return 401, _NO_ENTRY.encode(), _html()
-        return 303, b"", {"location": "/", "set-cookie": access.cookie(), "cache-control": "no-store"}
+        status, body, headers = self._index()
+        # The page takes the session out of this document, and the token out of the address.
+        body = body.replace(b"</head>", f'<meta name="{_SESSION_TAG}" content="{session}"></head>'.encode(), 1)
+        return status, body, {**headers, "set-cookie": access.cookie(), "cache-control": "no-store"}
+
+    def _index(self) -> RawReply:
+        file = self._page / "index.html"
+        return 200, read_file(file, _MOST_FILE) if file.is_file() else _NO_PAGE.encode(), _html()
 
     def _log_in(self, request: RouteRequest) -> RawReply:
         if len(request.body) > _MOST_LOGIN:  # it is read for anybody
@@ -211,13 +223,11 @@ class Site:
     # The page
 
     def _file(self, request: RouteRequest) -> RawReply:
-        name = "index.html" if request.path == "/" else request.path.lstrip("/")
+        if request.path == "/":
+            return self._index()
+        name = request.path.lstrip("/")
         file = (self._page / name).resolve()
-        if not file.is_relative_to(self._page.resolve()):
-            return _failed(404, "there is no such file")
-        if not file.is_file():
-            if name == "index.html":
-                return 200, _NO_PAGE.encode(), _html()
+        if not file.is_relative_to(self._page.resolve()) or not file.is_file():
             return _failed(404, "there is no such file")
         kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
         if kind.startswith("text/") or kind in ("application/javascript", "application/json", "image/svg+xml"):

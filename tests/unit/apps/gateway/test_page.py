@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from trimaran import connect
-from trimaran.apps.gateway.page import read_form
+from trimaran.apps.gateway.page import read_form, theirs
 
 from .conftest import child, fetch, gateway_of, remote, url_of
 from .test_control import KEYS
@@ -27,13 +27,21 @@ async def test_the_page_shows_servers_tools_calls_and_rules() -> None:
     assert status == 200
     for part in (
         "/servers/boats/mcp",
-        '<span class="down">down</span>',
+        '<span class="badge bad">down</span>',
         "mcp__boats__sail",
         "/views/a/mcp",
         "user:&lt;b&gt;",
     ):
         assert part in page
     assert "<script" not in page
+
+
+def test_words_of_servers_are_marked_where_they_hide_something() -> None:
+    """As on the inspector's page."""
+    shown = theirs("a<b>\u202egnp\U000e0041")
+    assert shown.startswith('<bdi class="theirs">a&lt;b&gt;<b class="hidden-mark">U+202E</b>gnp')
+    assert "U+E0041" in shown
+    assert not theirs("")
 
 
 def test_a_form_that_is_made_to_be_slow_is_not_read() -> None:
@@ -69,7 +77,18 @@ async def test_an_administrator_signs_in_with_a_key_and_nobody_else_sees_the_pag
         assert status == 303
         assert "HttpOnly; SameSite=Strict" in cookie
         assert "bob-key-123" not in cookie
-        status, page = await fetch(url, Cookie=cookie.partition(";")[0])
+        name, _, path = cookie.partition("; Path=")
+        path = path.partition(";")[0]
+        status, page = await fetch(url_of(gateway, path), Cookie=name)
         assert status == 200
         assert "/servers/boats/mcp" in page
-        assert (await fetch(url, Cookie="trimaran_gateway=made-up"))[0] == 401
+        for link in ("/metrics", "/health"):
+            assert f'href="{path}{link}"' in page
+            assert "boats" in (await fetch(url_of(gateway, path + link), Cookie=name))[1]
+        # Cookies know no port: another server of this host may have been sent one, and does not know the path.
+        for other in ("/", "/page/made-up", "/metrics", f"{path}x"):
+            status, page = await fetch(url_of(gateway, other), Cookie=name)
+            assert status == 401
+            assert "boats" not in page
+        assert (await fetch(url_of(gateway, path), Cookie="trimaran_gateway=made-up"))[0] == 401
+        assert "boats" not in (await fetch(url_of(gateway, "/health"), Cookie=name))[1]

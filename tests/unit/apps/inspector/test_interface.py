@@ -232,14 +232,19 @@ async def test_nobody_without_the_link_comes_in() -> None:
         await bench.post("/api/login", {"token": "guess"}, status=401)
         await bench.post("/api/login", {"token": "guess" * 1000}, status=400)
         token = bench.inspector.access.renew()
-        status, headers, _ = await bench.raw("GET", f"/?token={token}")
-        assert status == 303
+        status, headers, page = await bench.raw("GET", f"/?token={token}")
+        assert status == 200
+        assert "</head>" not in page or session["Authorization"].partition(" ")[2] in page
         cookie = headers["set-cookie"]
         assert "HttpOnly" in cookie
         assert "SameSite=Strict" in cookie
         assert (await bench.raw("GET", f"/?token={token}"))[0] == 401, "the token works once"
-        name = cookie.partition(";")[0]
-        assert (await bench.raw("GET", "/api/state", headers={"Cookie": name}))[0] == 200
+        jar = {"Cookie": cookie.partition(";")[0]}
+        again = await bench.raw("GET", f"/?token={token}", headers=jar)
+        assert (again[0], again[2]) == (303, ""), "whoever has the cookie is not told the session"
+        assert (await bench.raw("GET", "/", headers=jar))[0] == 200
+        for headers in (jar, {**jar, "Authorization": f"Bearer {jar['Cookie'].partition('=')[2]}"}):
+            assert (await bench.raw("GET", "/api/state", headers=headers))[0] == 401, "cookies know no port"
         for headers in (
             {"Host": "evil.example"},
             {"Origin": "http://evil.example"},
@@ -252,6 +257,26 @@ async def test_nobody_without_the_link_comes_in() -> None:
         assert (await bench.raw("GET", "/api/state", headers={**session, "Origin": own}))[0] == 200
         mcp = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
         assert (await bench.raw("POST", "/.mcp", mcp, headers=session))[0] == 401
+
+
+async def test_the_largest_message_is_an_option_of_the_connection() -> None:
+    server = Server("boats")
+
+    @server.tool
+    def cargo(size: int) -> str:
+        return "x" * size
+
+    async with HttpServer(server, port=0) as http, open_bench() as bench:
+        harbour = await bench.add(http.url)
+        path = f"/api/servers/{harbour.id}"
+        await bench.call("PATCH", path, {"options": {"maxMessageBytes": 100}}, status=400)
+        await bench.call("PATCH", path, {"options": {"maxMessageBytes": 50_000}})
+        await bench.post(f"{path}/restart")
+        await bench.until(lambda: harbour.state == "ready" and harbour.connections == 2)
+        call = await bench.tool(harbour.id, "cargo", {"size": 60_000})
+        assert call["state"] == "failed"
+        assert "max_message_bytes" in call["failure"]["message"]
+        assert (await bench.tool(harbour.id, "cargo", {"size": 40_000}))["state"] == "ok"
 
 
 async def test_mistakes_of_a_page_are_told() -> None:

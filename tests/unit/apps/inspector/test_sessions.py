@@ -154,6 +154,20 @@ async def test_exported_calls_name_servers_as_the_calls_do() -> None:
         assert list(read_calls(exported, "calls.toml").servers) == ["my boats"]
 
 
+async def test_imported_calls_are_added_to_those_that_are_saved() -> None:
+    async with open_bench() as bench:
+        server = await bench.add(boats())
+        mine = {"id": "s1", "title": "mine", "server": server.id, "kind": "tool", "name": "add", "arguments": {}}
+        await bench.call("PUT", "/api/saved", {"calls": [{**mine, "expect": []}]})
+        text = b'[[call]]\nserver = "boats"\ntool = "add"\n[[call]]\nserver = "boats"\ntool = "fail"\n'
+        for added in (2, 0):  # the same file again
+            _, _, answer = await bench.raw("POST", "/api/saved/import", data=text)
+            assert json.loads(answer)["added"] == added
+        saved = (await bench.get("/api/saved"))["calls"]
+        assert [call["title"] for call in saved] == ["mine", "tool add", "tool fail"]
+        assert len({call["id"] for call in saved}) == 3
+
+
 async def test_saved_calls_are_run_and_judged() -> None:
     async with open_bench() as bench:
         server = await bench.add(boats())

@@ -219,8 +219,8 @@ async def import_saved(request: PageRequest) -> Any:
         calls = read_calls(request.raw_body.decode(), "calls.toml").calls
     except (ConfigError, UnicodeDecodeError) as error:
         raise BadRequest(str(error)) from None
-    request.inspector.saved.replace(calls)
-    return {"calls": calls}
+    saved = request.inspector.saved
+    return {"added": saved.merge(calls), "calls": saved.calls}
 
 
 _ONE: Final = "/api/recordings/{id}"

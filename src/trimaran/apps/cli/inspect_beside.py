@@ -1,4 +1,7 @@
-"""The inspector beside a server of one's own: `server.run("http", inspect=True)`, for development."""
+"""The inspector beside a server of one's own: `server.run("http", inspect=True)`, for development.
+
+It is the one of the command, so that it examines servers and takes others that are typed in.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ import contextlib
 import sys
 from collections.abc import AsyncGenerator
 
-from .inspector import Inspector
-from .servers import Reach, ServerSource
-from .site import Site
+from trimaran.apps.inspector.servers import Reach, ServerSource
+from trimaran.apps.inspector.site import Site
+
+from .inspect import make_inspector
 
 __all__ = ["open_inspector"]
 
@@ -16,7 +20,7 @@ __all__ = ["open_inspector"]
 @contextlib.asynccontextmanager
 async def open_inspector(name: str, url: str) -> AsyncGenerator[Site]:
     """An inspector that looks at a server of this process over its own HTTP; its link is on stderr."""
-    inspector = Inspector()
+    inspector = make_inspector()
     async with Site(inspector) as site:
         reach = Reach(target=url, name=name, text=url, transport="http")
         inspector.add(reach, ServerSource(kind="process", label="this process")).begin_connecting()

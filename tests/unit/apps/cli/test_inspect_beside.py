@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -27,7 +28,13 @@ server.run("http", port=0, inspect=True)
 """
 
 
-def test_a_server_opens_its_inspector_and_writes_the_link(tmp_path: Path) -> None:
+def ask(url: str, body: Any, session: str = "") -> Any:
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {session}"}
+    with urllib.request.urlopen(urllib.request.Request(url, json.dumps(body).encode(), headers)) as answer:  # noqa: S310
+        return json.load(answer)
+
+
+def test_a_server_opens_the_whole_inspector_with_doctor_and_typed_targets(tmp_path: Path) -> None:
     file = tmp_path / "boat.py"
     file.write_text(PROGRAM)
     with subprocess.Popen([sys.executable, str(file)], stderr=subprocess.PIPE, text=True) as program:  # noqa: S603
@@ -35,9 +42,11 @@ def test_a_server_opens_its_inspector_and_writes_the_link(tmp_path: Path) -> Non
             assert program.stderr is not None
             link = next(re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+", line) for line in program.stderr)
             assert link is not None
-            browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
-            with browser.open(link[0]) as page:
-                assert page.status == 200
+            origin, _, token = link[0].partition("?token=")
+            session = ask(f"{origin}api/login", {"token": token})["session"]
+            ask(f"{origin}api/servers/boat/doctor", {}, session)
+            added = ask(f"{origin}api/servers", {"target": f"{sys.executable} {file}", "connect": False}, session)
+            assert added["transport"] == "stdio"
         finally:
             program.terminate()
         assert program.wait(10) == 0

@@ -1,0 +1,107 @@
+"""What was wrong once: dates that are none, two tools of one name, a question without a call, tables at 390 pixels."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from .conftest import NARROW, Visit
+from .raw_server import LONG
+from .rig import RAW, Inspector, inspecting, serving_harbour
+
+pytestmark = [pytest.mark.slow, pytest.mark.deadline(150)]
+
+
+@pytest.fixture(scope="module")
+def inspector() -> Iterator[Inspector]:
+    with serving_harbour() as url, inspecting(url, RAW) as inspector:
+        yield inspector
+
+
+def place(page: Page, number: int, rest: str = "") -> str:
+    """The link to a part of one of the servers."""
+    link = page.locator(".nav-server").nth(number).get_attribute("href")
+    assert link is not None
+    return link + rest
+
+
+def test_a_recording_whose_dates_are_none_is_shown(inspector: Inspector, visit: Visit, tmp_path: Path) -> None:
+    page = visit(inspector, "#/sessions")
+    page.get_by_role("button", name="Keep everything so far").click()
+    with page.expect_download() as download:
+        page.locator("article.card").first.get_by_role("button", name="Export").click()
+    file = tmp_path / "mine.json"
+    download.value.save_as(file)
+
+    mine = json.loads(file.read_text())
+    for at in (1e300, -1e300):
+        file.write_text(json.dumps({**mine, "messages": [{**message, "at": at} for message in mine["messages"]]}))
+        page.get_by_label("Import a file").set_input_files(file)
+        expect(page.locator(".notices .bad")).to_contain_text("this is not a recording")
+        file.write_text(json.dumps({**mine, "name": f"from {at}", "at": at, "endedAt": at}))
+        page.get_by_label("Import a file").set_input_files(file)
+        card = page.locator("article.card", has_text=f"from {at}")
+        expect(card).to_contain_text("? ·")
+        card.get_by_role("link").first.click()
+        expect(page.locator(".wire-row").first).to_be_visible()
+        page.get_by_role("link", name="Sessions").click()
+
+
+def test_two_tools_of_one_name_are_told_apart(inspector: Inspector, visit: Visit) -> None:
+    page = visit(inspector)
+    page.goto(f"{inspector.origin}/{place(page, 1, '/tools')}")
+    twins = page.locator(".list-pane").get_by_role("option", name="twin")
+    expect(twins).to_have_count(2)
+    expect(twins.nth(0)).not_to_contain_text("again")
+    expect(twins.nth(1)).to_contain_text("again")
+    expect(twins.nth(1)).to_contain_text("The second of two")
+
+
+def test_a_question_that_either_of_two_calls_may_have_asked_is_in_both(inspector: Inspector, visit: Visit) -> None:
+    """On a pipe nothing says which call a legacy server asks for."""
+    page = visit(inspector)
+    page.goto(f"{inspector.origin}/{place(page, 1, '/tools/asks')}")
+    for about in ("Tern", "Puffin"):
+        page.locator("[data-path='/about'] textarea").fill(about)
+        page.get_by_role("button", name="Run tool").click()
+        expect(page.locator(".call .question", has_text=f"What about {about}?")).to_be_visible()
+    expect(page.locator(".topbar")).to_contain_text("2 questions wait")
+    history = page.get_by_label("Earlier calls")
+    for option in (1, 0):
+        history.select_option(index=option)
+        expect(page.locator(".call .question", has_text="What about Puffin?")).to_have_count(1)
+    page.locator(".call .question", has_text="What about Puffin?").get_by_role("button", name="Answer").click()
+    expect(page.locator(".call[data-state=ok]")).to_contain_text("they said")
+    history.select_option(index=1)
+    card = page.locator(".call .question", has_text="What about Tern?")
+    card.get_by_role("button", name="Answer").click()
+    expect(page.locator(".call[data-state=ok]")).to_contain_text("they said")
+    expect(page.locator(".topbar")).not_to_contain_text("wait")
+
+
+def test_at_390_pixels_words_are_whole(inspector: Inspector, visit: Visit) -> None:
+    page = visit(inspector, size=NARROW)
+    page.goto(f"{inspector.origin}/{place(page, 0, '/checks/cost')}")
+    name = page.locator("table.named tbody td").first
+    name.wait_for()
+    box = name.bounding_box()
+    assert box is not None
+    assert box["width"] >= 120, "a letter in a line"
+    page.goto(f"{inspector.origin}/{place(page, 1)}")
+    badge = page.get_by_label("Capabilities").locator(".badge", has_text=LONG)
+    badge.wait_for()
+    assert badge.evaluate("badge => badge.scrollWidth <= badge.clientWidth"), "it is cut"
+    page.goto(f"{inspector.origin}/{place(page, 0, '/tools')}")
+    page.locator(".list-pane").get_by_role("option", name="tide_table").click()
+    page.get_by_role("button", name="Run tool").click()
+    page.locator(".call[data-state=ok]").wait_for()
+    page.get_by_role("link", name="all tools").click()
+    expect(page.locator(".list-pane")).to_be_visible()
+    page.goto(f"{inspector.origin}/#/wire")
+    page.locator(".wire-row").first.click()
+    expect(page.get_by_label("Message", exact=True)).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") == NARROW[0]
