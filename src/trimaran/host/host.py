@@ -19,7 +19,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import TracebackType
@@ -816,9 +815,10 @@ class Host:
             server = definition.server
             names = self._catalog.names_for(server, definition.name)
             if name in names:
+                setting = self._pin_setting(server)
+                where = f": {setting.store.diff_command(server)}" if setting is not None else ""
                 raise DefinitionHeld(
-                    f"{name} was not called: {definition}. A person has to look at the difference and agree: "
-                    f"trimaran pins diff {shlex.quote(server)}"
+                    f"{name} was not called: {definition}. A person has to look at the difference and agree{where}"
                 )
 
     def _renew(self) -> None:
