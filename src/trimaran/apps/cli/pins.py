@@ -24,11 +24,17 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
+
+
+def _pins_in(context: click.Context, option: click.Parameter, folder: str | None) -> Pins:
+    return Pins(folder)
+
+
 _FOLDER: Final = click.option(
     "--path",
     "store",
     metavar="FOLDER",
-    callback=lambda context, option, value: Pins(value),
+    callback=_pins_in,
     help="The folder of the pins, such as a gateway's `pins_path`.  [the user's own]",
 )
 
