@@ -14,7 +14,7 @@ import sys
 from pathlib import PurePath
 from typing import Final
 
-__all__ = ["read_file", "why_not_ours"]
+__all__ = ["read_file", "why_folder_not_ours", "why_not_ours"]
 
 _FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
@@ -50,9 +50,20 @@ def why_not_ours(status: os.stat_result) -> str:
     """Why a file of the user's own must not be believed; empty if it may: it is no file, another's, or others may write it."""
     if not stat.S_ISREG(status.st_mode):
         return "it is not a file"
+    return _why_others_may_write(status, "600")
+
+
+def why_folder_not_ours(status: os.stat_result) -> str:
+    """Why what is missing in a folder, or lies in it, tells nothing: another could have put or taken it. Empty if it does."""
+    if not stat.S_ISDIR(status.st_mode):
+        return "it is not a folder"
+    return _why_others_may_write(status, "700")
+
+
+def _why_others_may_write(status: os.stat_result, remedy: str) -> str:
     if sys.platform != "win32":
         if status.st_uid != os.geteuid():
             return f"it belongs to another user (uid {status.st_uid})"
         if stat.S_IMODE(status.st_mode) & 0o022:
-            return "others may write to it (chmod 600 it, if it is as you left it)"
+            return f"others may write to it (chmod {remedy} it, if it is as you left it)"
     return ""

@@ -17,11 +17,12 @@ first, and it does not call a tool that changed while a person thought about it.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import os
-import shlex
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack, cast, final, overload
 
@@ -43,6 +44,7 @@ from .config.values import LONGEST
 from .connect_plan import OWN_HANDLERS, ConnectPlan, Logins, plan_for
 from .consent import ConsentBridge, ConsentLost
 from .context.activation import ActiveTools
+from .context.facts import DefinitionFacts
 from .context.read_output import READ_OUTPUT, READ_OUTPUT_TOOL, output_folder, run_read_output
 from .environment import read_environment
 from .mentions import Expansion, Mention, Mentions
@@ -103,6 +105,7 @@ __all__ = ["AlreadyRegistered", "Host", "NotRegistered"]
 log: Final = logging.getLogger("trimaran.host")
 
 _OWNER: Final = "host"
+_COUNTING: Final = 0.01  # seconds that `prepare` computes before others get their turn
 _LONGEST_WORD: Final = 1000  # characters
 _LONGEST_SCHEMA: Final = 8000  # characters of a schema that a model is shown after a mistake: about 2,000 tokens
 _LEAST: Final = (
@@ -231,6 +234,7 @@ class Host:
         self._plans: dict[str, ConnectPlan] = {}
         self._catalog = ToolCatalog(self._servers, self._plans, self._safe, separator=get("separator"))
         self._offers: ToolFormats | None = None
+        self._facts: Final = DefinitionFacts()
         self._active = ActiveTools()
         self._finder: ToolFinder | None = None
         self._functions: tuple[object, list[str], CodeTools] | None = None
@@ -816,9 +820,10 @@ class Host:
             server = definition.server
             names = self._catalog.names_for(server, definition.name)
             if name in names:
+                setting = self._pin_setting(server)
+                where = f": {setting.store.diff_command(server)}" if setting is not None else ""
                 raise DefinitionHeld(
-                    f"{name} was not called: {definition}. A person has to look at the difference and agree: "
-                    f"trimaran pins diff {shlex.quote(server)}"
+                    f"{name} was not called: {definition}. A person has to look at the difference and agree{where}"
                 )
 
     def _renew(self) -> None:
@@ -881,13 +886,17 @@ class Host:
         if format is None and budget is not None:
             raise ConfigError('a budget is for tools in a format: write tools(format="anthropic", budget=8000)')
         budget = None if format is None else self.budget if budget is None else _checked_budget(budget)
-        connected = tuple(name for name, server in self._servers.items() if server.state == "connected")
-        if self._offers is None or not self._offers.are_of(self._catalog.tools, connected):
-            self._offers = ToolFormats(self._catalog.tools, connected)
-        offer = self._offers.get(format, options, self._catalog.entries, budget=budget)
+        offer = self._tool_formats().get(format, options, self._catalog.entries, budget=budget)
         if not offer.shortened <= self._shortened:
             self._shortened |= offer.shortened
         return offer
+
+    def _tool_formats(self) -> ToolFormats:
+        """The formats of the present catalog."""
+        connected = tuple(name for name, server in self._servers.items() if server.state == "connected")
+        if self._offers is None or not self._offers.are_of(self._catalog.tools, connected):
+            self._offers = ToolFormats(self._catalog.tools, connected, self._facts)
+        return self._offers
 
     # --- tools that are found when they are needed -------------------------------------------------------------------
 
@@ -988,12 +997,73 @@ class Host:
         Args:
             budget: As for `tools`.
         """
+        budget = self.budget if budget is None else _checked_budget(budget)
+        plan = self.budget_plan(format, budget=budget, **options)
+        return self._report(self._tool_formats(), format, budget, options, plan)
+
+    def _report(
+        self,
+        formats: ToolFormats,
+        format: Format,
+        budget: int | None,
+        options: FormatOptions,
+        plan: BudgetPlan | None,
+    ) -> ContextReport:
         from .context.report import ToolOfServer, make_report
 
-        plan = self.budget_plan(format, budget=budget, **options)
-        entries = self._catalog.entries(self.connected(), is_for_provider=True)
-        tools = [ToolOfServer(entry.address.server, entry.tool) for entry in entries]
-        return make_report(tools, format=format, plan=plan)
+        def make() -> ContextReport:
+            entries = self._catalog.entries(self.connected(), is_for_provider=True)
+            tools = [ToolOfServer(entry.address.server, entry.tool) for entry in entries]
+            return make_report(tools, format=format, plan=plan, facts=self._facts)
+
+        return formats.report(format, options, budget, make)
+
+    async def prepare(
+        self,
+        format: Format = "anthropic",
+        *,
+        budget: int | None = None,
+        report: bool = False,
+        **options: Unpack[FormatOptions],
+    ) -> None:
+        """Count what `tools(format, budget=...)` needs to know of thousands of tools, while the event loop goes on.
+
+            await host.prepare("anthropic", budget=8000)
+            tools = host.tools("anthropic", budget=8000)
+
+        `tools` and `report` count by themselves, a third of a millisecond for each new tool, and nothing else runs meanwhile.
+        What is known of a definition is kept, so that later calls count only what is new.
+
+        Args:
+            budget, options: As for `tools`.
+            report: Prepare `report` as well.
+        """
+        from .context.report import ToolOfServer, examine
+
+        budget = self.budget if budget is None else _checked_budget(budget)
+        formats = self._tool_formats()
+        entries = self._catalog.entries
+        steps: list[Iterator[None]] = []
+        if budget is not None:
+            steps.append(formats.count(format, options, entries))
+        if report:
+            named = entries(self.connected(), is_for_provider=True)
+            steps.append(
+                examine([ToolOfServer(item.address.server, item.tool) for item in named], self._facts, format=format)
+            )
+        pause_at = time.monotonic() + _COUNTING
+        for _ in itertools.chain.from_iterable(steps):
+            if time.monotonic() >= pause_at:
+                await asyncio.sleep(0)
+                pause_at = time.monotonic() + _COUNTING
+
+        def finish() -> None:
+            plan = formats.get(format, options, entries, budget=budget).plan
+            if report:
+                self._report(formats, format, budget, options, plan)
+
+        # What is left is Python without long calls, so a thread holds the loop for milliseconds at a time.
+        await asyncio.to_thread(finish)
 
     def budget_plan(
         self, format: Format = "anthropic", *, budget: int | None = None, **options: Unpack[FormatOptions]

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar, final
 
 import msgspec
 
@@ -28,10 +28,13 @@ from .names import Address
 if TYPE_CHECKING:
     from .context.budget import BudgetPlan, Choice
     from .context.detail import Detail
+    from .context.facts import DefinitionFacts
 
 __all__ = ["CatalogEntry", "FormattedTools", "ToolFormats"]
 
 log: Final = logging.getLogger("trimaran.host")
+
+T = TypeVar("T")
 
 _MOST_NAMED: Final = 10  # tools in one warning
 _MOST_KEPT: Final = 32  # formats with their options; real programs use fewer
@@ -86,12 +89,15 @@ class ToolFormats:
     Args:
         catalog: The host's catalog; another catalog is another object.
         connected: The servers whose tools can be called now.
+        facts: What is known of definitions, this catalog's and earlier ones'.
     """
 
-    def __init__(self, catalog: object, connected: Collection[str]) -> None:
+    def __init__(self, catalog: object, connected: Collection[str], facts: DefinitionFacts) -> None:
         self._catalog = catalog
+        self._facts = facts
         self._connected = connected
         self._by_options: dict[Any, FormattedTools] = {}
+        self._reports: dict[Any, Any] = {}
 
     def are_of(self, catalog: object, connected: Collection[str]) -> bool:
         return self._catalog is catalog and self._connected == connected
@@ -116,10 +122,29 @@ class ToolFormats:
             elif budget is None:
                 offer = _declared([entry.tool for entry in entries], format, dict(options))
             else:
-                offer = _Budgeted(entries, format, dict(options)).offer(budget)
+                offer = _Budgeted(entries, format, dict(options), self._facts).offer(budget)
             if len(self._by_options) < _MOST_KEPT:
                 self._by_options[key] = offer
         return offer
+
+    def report(self, format: str, options: Mapping[str, Any], budget: int | None, make: Callable[[], T]) -> T:
+        """The report about the tools in this format; it is made once."""
+        key = (format, repr(sorted(options.items())), budget)
+        report = self._reports.get(key)
+        if report is None:
+            report = make()
+            if len(self._reports) < _MOST_KEPT:
+                self._reports[key] = report
+        return report
+
+    def count(
+        self,
+        format: str,
+        options: Mapping[str, Any],
+        entries_of: Callable[[Collection[str], bool], list[CatalogEntry]],
+    ) -> Iterator[None]:
+        """Count the tokens of every tool in small steps, so that `get` with a budget need not."""
+        return _Budgeted(entries_of(self._connected, True), format, dict(options), self._facts).count()
 
 
 def _declared(tools: list[Tool], format: str, options: dict[str, Any]) -> FormattedTools:
@@ -146,36 +171,47 @@ def _problems(tools: list[Tool], format: str, options: dict[str, Any]) -> list[s
 class _Budgeted:
     """The tools of a catalog in one format, shortened to a budget."""
 
-    def __init__(self, entries: list[CatalogEntry], format: str, options: dict[str, Any]) -> None:
-        from .context.detail import with_detail
+    def __init__(
+        self, entries: list[CatalogEntry], format: str, options: dict[str, Any], facts: DefinitionFacts
+    ) -> None:
+        from .context.detail import DETAILS, with_detail
+        from .context.facts import cost_in, digest_of
 
         options.setdefault("fit", "auto")
         self._entries = entries
+        self._facts = facts
+        self._digests: dict[int, bytes | None] = {}
+        self._digest_of = digest_of
+        self._cost_in = {detail: cost_in(format, options, detail) for detail in DETAILS}
         self._format = format
         self._options = options
         self._with_detail = functools.partial(
             with_detail, is_listed=format in _LISTED_ONLY, says_open=format.startswith("openai")
         )
         self._at = {entry.address: at for at, entry in enumerate(entries)}
-        self._shapes: dict[tuple[int, Detail], tuple[Any, int]] = {}
 
-    def _declare(self, tool: Tool) -> tuple[Any, int]:
-        """A tool as it is declared, and its tokens."""
+    def _declare(self, tool: Tool) -> Any:
+        """A tool as it is declared."""
         from trimaran.format.providers import to_provider
 
-        from .context.tokens import count_tokens
+        return to_provider([tool], self._format, **self._options)[0]
 
-        shape = to_provider([tool], self._format, **self._options)[0]
-        return shape, count_tokens(msgspec.json.encode(shape).decode()) + 1  # the comma
-
-    def _shape(self, at: int, detail: Detail) -> tuple[Any, int]:
-        shape = self._shapes.get((at, detail))
-        if shape is None:
-            shape = self._shapes[at, detail] = self._declare(self._with_detail(self._entries[at].tool, detail))
-        return shape
+    def _shape(self, at: int, detail: Detail) -> Any:
+        return self._declare(self._with_detail(self._entries[at].tool, detail))
 
     def _cost(self, at: int, detail: Detail) -> int:
-        return self._shape(at, detail)[1]
+        if at not in self._digests:
+            self._digests[at] = self._digest_of(self._entries[at].tool)
+        return self._facts.get(self._digests[at], self._cost_in[detail], lambda: _count(self._shape(at, detail)))
+
+    def count(self) -> Iterator[None]:
+        """Count every tool at every detail, one at a step."""
+        from .context.detail import DETAILS
+
+        for at in range(len(self._entries)):
+            for detail in DETAILS[:-1]:
+                self._cost(at, detail)
+                yield
 
     def offer(self, budget: int) -> FormattedTools:
         from trimaran.format.profiles import profile_named
@@ -185,7 +221,7 @@ class _Budgeted:
         from .context.search_tool import search_declarations
 
         def search_cost(hidden: Mapping[str, int]) -> int:
-            return sum(self._declare(tool)[1] for tool in search_declarations(hidden))
+            return sum(_count(self._declare(tool)) for tool in search_declarations(hidden))
 
         wanted_tools = [
             BudgetTool(entry.address.server, entry.tool.name, functools.partial(self._cost, at), entry.choice)
@@ -193,11 +229,11 @@ class _Budgeted:
         ]
         most = profile_named(profile_of(self._format, **self._options)).most_tools
         plan = plan_budget(wanted_tools, budget, most=most, search_cost=search_cost)
-        declared = [self._declare(tool)[0] for tool in (search_declarations(plan.hidden) if plan.hidden else ())]
+        declared = [self._declare(tool) for tool in (search_declarations(plan.hidden) if plan.hidden else ())]
         visible: list[Tool] = []
         for at, cost in enumerate(plan.tools):
             if cost.detail != "search":
-                declared.append(self._shape(at, cost.detail)[0])
+                declared.append(self._shape(at, cost.detail))
                 visible.append(self._with_detail(self._entries[at].tool, cost.detail))
         if plan.needed is not None:
             log.warning("%s", plan)
@@ -222,9 +258,16 @@ class _Budgeted:
             if at is None or plan.tools[at].detail != "search":
                 continue
             for detail in ("whole", "plain", "signature", "sentence"):
-                shape, cost = self._shape(at, detail)
+                cost = self._cost(at, detail)
                 if cost <= room:
-                    shapes.append(msgspec.json.decode(msgspec.json.encode(shape)))
+                    shapes.append(msgspec.json.decode(msgspec.json.encode(self._shape(at, detail))))
                     room -= cost
                     break
         return shapes[::-1]
+
+
+def _count(shape: Any) -> int:
+    """The tokens of a tool in a list."""
+    from .context.tokens import count_tokens
+
+    return count_tokens(msgspec.json.encode(shape).decode()) + 1  # the comma

@@ -60,6 +60,7 @@ from .parked_calls import ParkedCalls, RoundEnd, raise_error
 from .results import MalformedResult, check_contents, check_messages
 
 if TYPE_CHECKING:
+    from trimaran.server.resources import TemplateEntry
     from trimaran.server.server import Server
 
 __all__ = ["CallControl", "Upstream"]
@@ -118,6 +119,8 @@ class Upstream:
     ) -> None:
         self._server = server
         self._review = review
+        self._withheld: list[TemplateEntry] = []
+        """Templates that the target lists, and that the review did not pass."""
         self._on_refused = on_refused
         self.is_personal: bool = caller_auth is not None and is_personal
         """Callers have credentials of their own here."""
@@ -314,7 +317,10 @@ class Upstream:
             server.prompts.reset(self._adapted("prompt", prompt_entries(prompts, self.forward, self.name)))
         else:
             resources = await client.list_resources_all(fresh=True)
-            templates = await self._reviewed("template", await _optional(client.list_resource_templates_all))
+            listed = await _optional(client.list_resource_templates_all)
+            templates = await self._reviewed("template", listed)
+            withheld = [template for template in listed if template not in templates]
+            self._withheld = template_entries(withheld, self.forward, self.name)
             with server.runtime.changes.collected():
                 server.resources.reset(self._adapted("resource", resource_entries(resources, self.forward, self.name)))
                 server.templates.reset(self._adapted("template", template_entries(templates, self.forward, self.name)))
@@ -516,9 +522,11 @@ class Upstream:
         asyncio.ensure_future(_quietly(client.set_log_level(level)))  # noqa: RUF006 - short, and its outcome matters to nobody
 
     async def read_undeclared(self, uri: str, ctx: Context) -> Any:
-        """Read what the target does not list: tools may return links to such resources."""
+        """Read what the target does not list: tools may return links to such resources. Not by a template that is withheld."""
         client = self._client
         if client is None or "resources" not in client.server_capabilities:
+            return None
+        if any(entry.template.match(uri) is not None for entry in self._withheld):
             return None
         return await self.forward(ctx, "resources/read", {"uri": uri}, uri)
 

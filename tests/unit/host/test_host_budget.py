@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 from trimaran import Host, Server
 from trimaran.errors import ConfigError, LocalProtocolError
 from trimaran.host import count_tokens
+
+from ...support.until import until
 
 FORMATS = ("anthropic", "openai", "openai-responses", "gemini")
 
@@ -169,3 +172,61 @@ def test_a_budget_of_a_project_that_nobody_trusts_does_not_count(
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     assert Host.load(workspace=tmp_path, trust=False).budget is None
     assert Host.load(workspace=tmp_path).budget == 1
+
+
+# --- thousands of tools ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The definitions that were counted, as text."""
+    texts: list[str] = []
+
+    def count(text: str) -> int:
+        texts.append(text)
+        return len(text) // 4
+
+    monkeypatch.setattr("trimaran.host.context.tokens.count_tokens", count)
+    monkeypatch.setattr("trimaran.host.context.report.count_tokens", count)
+    return texts
+
+
+async def test_after_a_change_only_what_is_new_is_counted(counted: list[str]) -> None:
+    mail = catalog("mail", 30)
+    async with Host({"mail": mail}, allow=["*"]) as host:
+        host.tools("anthropic", budget=1000)
+        host.report("anthropic", budget=1000)
+        counted.clear()
+        mail.add_tool(lambda: "", name="newcomer", description="New.")
+        mail.notify.tools_changed()
+        await until(lambda: len(host.tools()) == 31)
+        host.tools("anthropic", budget=2000)
+        host.report("anthropic", budget=2000)
+    assert any("newcomer" in text for text in counted)
+    assert not any("mcp__mail__mail_" in text for text in counted)
+
+
+async def test_others_have_their_turn_while_many_tools_are_prepared(
+    counted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trimaran.host.host._COUNTING", 0.0)
+    async with Host({"mail": catalog("mail", 30)}, allow=["*"]) as host:
+        most = 0
+
+        async def watch() -> None:
+            nonlocal most
+            while True:
+                before = len(counted)
+                await asyncio.sleep(0)
+                most = max(most, len(counted) - before)
+
+        watcher = asyncio.create_task(watch())
+        await host.prepare("anthropic", budget=10_000_000, report=True)
+        assert len(counted) >= 60
+        watcher.cancel()
+        assert most <= 2
+        counted.clear()
+        report = host.report("anthropic", budget=10_000_000)
+        assert len(host.tools("anthropic", budget=10_000_000)) == 30
+        assert report is host.report("anthropic", budget=10_000_000)
+        assert not counted

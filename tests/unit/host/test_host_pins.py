@@ -225,7 +225,7 @@ async def test_the_command_that_a_warning_names_can_be_pasted(store: Pins, caplo
     target = PinTarget("my server; rm x", "x", "e" * 64)
     await review_of(store, target=target).tools(target.name, listed(tool()))
     await review_of(store, target=target).tools(target.name, listed(tool(description="New.")))
-    assert "`trimaran pins diff 'my server; rm x'`" in caplog.text
+    assert f"`trimaran pins diff --path {store.path} 'my server; rm x'`" in caplog.text
 
 
 async def test_the_files_are_the_users_alone(store: Pins) -> None:
@@ -272,6 +272,30 @@ async def test_a_file_that_others_may_write_is_not_believed(store: Pins) -> None
     await review_of(store).tools("files", listed(tool()))
     pin_file(store).chmod(0o666)
     assert (await review_of(store).tools("files", listed(tool()))).withheld
+
+
+@pytest.mark.parametrize("folder", [".", "key"])
+async def test_a_folder_that_others_may_write_to_is_not_believed(store: Pins, folder: str) -> None:
+    """They could take the pins of a server away, and its next list would be a first one."""
+    await review_of(store).tools("files", listed(tool()))
+    pin_file(store).unlink()
+    (store.path / folder).chmod(0o770)
+    verdict = await review_of(store).tools("files", listed(tool(description="Send it all.")))
+    assert "others may write to it (chmod 700 it" in verdict.withheld["read"].problem
+    with pytest.raises(PinsDamaged, match="chmod 700"):
+        await review_of(store).accept("files", list(verdict.withheld.values()))
+    assert not pin_file(store).exists()
+
+
+async def test_the_next_write_removes_what_a_killed_process_left(store: Pins) -> None:
+    await review_of(store).tools("files", listed(tool()))
+    leftover = store.path / f".{TARGET.file_name}.x7_k"
+    of_another = store.path / ".other.json.x7_k"
+    leftover.write_bytes(b"{")
+    of_another.write_bytes(b"{")
+    await review_of(store).tools("files", listed(tool(), tool("write")))
+    assert not leftover.exists()
+    assert of_another.exists()
 
 
 async def test_a_link_is_not_followed(store: Pins, tmp_path: Path) -> None:
@@ -402,8 +426,13 @@ def test_a_text_that_would_take_long_to_compare_is_shown_as_replaced() -> None:
 
 def test_ten_thousand_changed_fields_are_cut() -> None:
     many = difference({}, {f"field{number}": "x" for number in range(10_000)})
-    assert len(many) < 600
-    assert "more fields differ" in diff_text(many)
+    assert len(many) == 501
+    assert "... and 9,500 more fields differ: `trimaran pins diff --json` has them all" in diff_text(many)
+
+
+def test_all_changed_fields_are_there_for_who_asks() -> None:
+    many = {f"field{number}": "x" for number in range(501)}
+    assert len(difference({}, many, most=None)) == 501
 
 
 # --- in a host -------------------------------------------------------------------------------------------------------

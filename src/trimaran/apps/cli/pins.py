@@ -26,6 +26,19 @@ __all__ = ["command"]
 _JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 
 
+def _pins_in(context: click.Context, option: click.Parameter, folder: str | None) -> Pins:
+    return Pins(folder)
+
+
+_FOLDER: Final = click.option(
+    "--path",
+    "store",
+    metavar="FOLDER",
+    callback=_pins_in,
+    help="The folder of the pins, such as a gateway's `pins_path`.  [the user's own]",
+)
+
+
 @click.group("pins", cls=CommandGroup, short_help="See what servers changed since you agreed to them, and agree.")
 def command() -> None:
     """The definitions of servers that you agreed to, and what differs from them.
@@ -43,9 +56,10 @@ def command() -> None:
 
 @command.command("list", short_help="The servers that are pinned, and what is held.")
 @_JSON
-def list_command(as_json: bool) -> int:
+@_FOLDER
+def list_command(as_json: bool, store: Pins) -> int:
     """List the servers that are pinned: how many definitions, since when, and what waits for you."""
-    screen, files = Screen(), asyncio.run(Pins().files())
+    screen, files = Screen(), asyncio.run(store.files())
     if as_json:
         screen.raw([_summary(file) for file in files])
         return Exit.OK
@@ -67,10 +81,11 @@ def list_command(as_json: bool) -> int:
 @click.argument("name", metavar="SERVER")
 @click.argument("definition", required=False)
 @_JSON
-def show_command(name: str, definition: str | None, as_json: bool) -> int:
+@_FOLDER
+def show_command(name: str, definition: str | None, as_json: bool, store: Pins) -> int:
     """Show the definitions of SERVER that you agreed to; with DEFINITION, that one whole."""
     screen = Screen()
-    for server in _servers(name):
+    for server in _servers(name, store):
         chosen = {key: pin for key, pin in server.pins.items() if definition in (None, key, key.partition(":")[2])}
         if not chosen and definition is not None:
             raise click.UsageError(f"the server {name!r} has no pinned definition {definition!r}")
@@ -90,12 +105,13 @@ def show_command(name: str, definition: str | None, as_json: bool) -> int:
 @command.command("diff", short_help="What differs from what you agreed to, word by word.")
 @click.argument("name", metavar="SERVER", required=False)
 @_JSON
-def diff_command(name: str | None, as_json: bool) -> int:
+@_FOLDER
+def diff_command(name: str | None, as_json: bool, store: Pins) -> int:
     """Show what SERVER, or each server, lists otherwise than you agreed to: removed words as [-so-], added ones as {+so+}.
 
     The exit code is 1 if something differs.
     """
-    screen, files = Screen(), _files(name)
+    screen, files = Screen(), _files(name, store)
     differing = [item for file in files if file.server is not None for item in _held_definitions(file.server)]
     if as_json:
         screen.raw([_described(item) for item in differing])
@@ -111,12 +127,13 @@ def diff_command(name: str | None, as_json: bool) -> int:
 @click.argument("name", metavar="SERVER")
 @click.argument("definitions", nargs=-1, metavar="[DEFINITION]...")
 @click.option("--yes", is_flag=True, help="Do not ask: you have seen the difference.")
-def accept_command(name: str, definitions: Sequence[str], yes: bool) -> int:
+@_FOLDER
+def accept_command(name: str, definitions: Sequence[str], yes: bool, store: Pins) -> int:
     """Agree to what SERVER lists now, or to some DEFINITIONs of it. The difference is shown first.
 
     You agree to what is shown. If the server lists something else by then, that is held again.
     """
-    screen, servers = Screen(), _servers(name)
+    screen, servers = Screen(), _servers(name, store)
     known = {word for server in servers for item in _held_definitions(server) for word in (item.key, item.name)}
     if unknown := [word for word in definitions if word not in known]:
         raise click.UsageError(
@@ -134,20 +151,21 @@ def accept_command(name: str, definitions: Sequence[str], yes: bool) -> int:
         if not yes and not _is_agreed(f"Agree to these {len(items)} definitions of {name}?"):
             screen.note("Nothing was changed.")
             return 1
-        asyncio.run(_accept(server, items))
+        asyncio.run(_accept(server, items, store))
         screen.note(f"Pinned {len(items)} definitions of {name}. A host that runs takes them over when it reloads it.")
     return Exit.OK
 
 
 @command.command("forget", short_help="Move the pins of a server away: its next use is the first.")
 @click.argument("name", metavar="SERVER")
-def forget_command(name: str) -> int:
+@_FOLDER
+def forget_command(name: str, store: Pins) -> int:
     """Move the pins of SERVER aside, damaged ones too. What it lists at its next use is pinned as it is.
 
     Do it if the pins are damaged, or if you know that everything has changed. The old file stays beside the new one.
     """
-    screen, store = Screen(), Pins()
-    for file in _files(name):
+    screen = Screen()
+    for file in _files(name, store):
         aside = asyncio.run(store.forget(file.path))
         screen.note(f"{file.path.name} is now {aside.name}")
     return Exit.OK
@@ -166,9 +184,9 @@ def _is_of(file: PinFile, name: str) -> bool:
     return name == file.path.name or file.path.name.startswith(file_prefix(name))
 
 
-def _files(name: str | None) -> list[PinFile]:
+def _files(name: str | None, store: Pins) -> list[PinFile]:
     """The files of this server, or all; complains if there is none of a name."""
-    files = [file for file in asyncio.run(Pins().files()) if name is None or _is_of(file, name)]
+    files = [file for file in asyncio.run(store.files()) if name is None or _is_of(file, name)]
     if not files and name is not None:
         raise click.UsageError(f"no server {name!r} is pinned; see `trimaran pins list`")
     return files
@@ -179,9 +197,9 @@ def _refuse_damaged(files: Iterable[PinFile]) -> None:
         raise click.ClickException("\n".join(damaged))
 
 
-def _servers(name: str) -> list[PinnedServer]:
+def _servers(name: str, store: Pins) -> list[PinnedServer]:
     """The servers of this name; complains if there is none, or if its pins are damaged."""
-    files = _files(name)
+    files = _files(name, store)
     _refuse_damaged(files)
     return [file.server for file in files if file.server is not None]
 
@@ -208,7 +226,7 @@ def _kind(word: str) -> DefinitionKind:
     return "prompt" if word == "prompt" else "template" if word == "template" else "tool"
 
 
-async def _accept(server: PinnedServer, items: Iterable[HeldDefinition]) -> None:
+async def _accept(server: PinnedServer, items: Iterable[HeldDefinition], store: Pins) -> None:
     digests = {item.key: item.new.digest for item in items}
     now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
@@ -218,7 +236,7 @@ async def _accept(server: PinnedServer, items: Iterable[HeldDefinition]) -> None
         same = frozenset(key for key, pin in before.pending.items() if digests.get(key) == pin.digest)
         return accepted(before, same, now)
 
-    await Pins().update(PinTarget(server.name, server.address, server.fingerprint), change)
+    await store.update(PinTarget(server.name, server.address, server.fingerprint), change)
 
 
 def _show(screen: Screen, items: Iterable[HeldDefinition]) -> None:
@@ -251,6 +269,6 @@ def _described(item: HeldDefinition) -> dict[str, Any]:
         "pinned": item.old.digest if item.old is not None else None,
         "digest": item.new.digest,
         "difference": [
-            {"field": change.path, "pieces": [list(piece) for piece in change.pieces]} for change in item.difference
+            {"field": change.path, "pieces": [list(piece) for piece in change.pieces]} for change in item.changes(None)
         ],
     }

@@ -260,6 +260,7 @@ class Conversation:
 
     async def _ask(self, history: list[Message]) -> AsyncGenerator[TextReceived | UserNotice | ModelReply, None]:
         """One request. Text that came before it broke off, or was cancelled, is kept."""
+        await self._offers.prepare()
         offer = self._offers.make()
         for notice in offer.notices:
             if notice not in self._notices:

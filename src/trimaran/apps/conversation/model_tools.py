@@ -44,6 +44,11 @@ class ModelTools:
         self.plan: BudgetPlan | None = None
         """What a budget cut of the last list, if there is one."""
 
+    async def prepare(self) -> None:
+        """Count what many tools cost, so that `make` holds up nobody."""
+        if not self._code:
+            await self._host.prepare(self._format, fit="loose")
+
     def make(self) -> ModelToolList:
         if self._code:
             return ModelToolList(to_provider([self._host.code_tool()], self._format), [])

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-import shlex
 from collections.abc import Container, Coroutine, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
@@ -28,6 +27,7 @@ from trimaran.host.connect_plan import ConnectPlan, plan_for
 from trimaran.host.environment import Environment, read_environment
 from trimaran.host.names import safe_names
 from trimaran.host.permissions import AuditLog, check, read_config_rules
+from trimaran.host.trust.pins import Pins
 from trimaran.proxy.connections import ConnectionBudget
 from trimaran.proxy.server import open_proxy
 from trimaran.proxy.upstream import Upstream
@@ -334,8 +334,9 @@ class Gateway:
         """What an operator has to fix: tools that are left out since another one has their name, and the like."""
         servers = [self.server, *(view.server for view in self.views.values())]
         faults = {fault for server in servers for fault in _faults(server)}
+        store = Pins(self.settings.pins_path)
         waiting = {
-            f"{item}: trimaran pins diff {shlex.quote(item.server)}"
+            f"{item}: {store.diff_command(item.server)}"
             for served in self.served.values()
             for item in served.pinned.withheld
         }

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import os
 import stat
 import tempfile
@@ -21,7 +22,7 @@ from trimaran.files import read_file
 from .model import ConfigUnusable, Problem
 from .tomltext import MAX_TOML
 
-__all__ = ["BACKUP", "read_text", "replace_text", "write_whole"]
+__all__ = ["BACKUP", "read_text", "remove_unfinished", "replace_text", "write_whole"]
 
 BACKUP: Final = ".trimaran-bak"
 # Claude Code's own file grows to some MiB, and JSON is read at 5 MiB/s at worst. The readers of TOML and YAML take longer,
@@ -87,3 +88,10 @@ def write_whole(file: Path, data: bytes, mode: int | None = None) -> None:
         with contextlib.suppress(OSError):
             os.unlink(name)
         raise
+
+
+def remove_unfinished(file: Path) -> None:
+    """Remove what `write_whole` leaves of a file when its process is killed. Only for who holds a lock on writing it."""
+    for leftover in file.parent.glob(f".{glob.escape(file.name)}.*"):
+        with contextlib.suppress(OSError):
+            leftover.unlink()

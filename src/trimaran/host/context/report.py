@@ -9,14 +9,16 @@ harder: no description, names easily confused, a definition of thousands of toke
 
 from __future__ import annotations
 
+import contextlib
 import re
 import unicodedata
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast, final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from trimaran.errors import Error
 from trimaran.format.linting import lint
@@ -27,10 +29,11 @@ from trimaran.types import Json, Tool
 from ..trust.scan import scan_tool
 from .budget import BudgetPlan, BudgetTool, plan_budget
 from .detail import Detail, first_sentence, with_detail
+from .facts import DefinitionFacts, cost_in, digest_of
 from .search import ToolIndex
 from .tokens import count_tokens
 
-__all__ = ["ContextFinding", "ContextReport", "FindingKind", "ServerCost", "ToolOfServer", "make_report"]
+__all__ = ["ContextFinding", "ContextReport", "FindingKind", "ServerCost", "ToolOfServer", "examine", "make_report"]
 
 FindingKind: TypeAlias = Literal[
     "unreadable",
@@ -71,6 +74,8 @@ _SAYS_ARGUMENTS: Final = frozenset(
     {"type", "properties", "patternProperties", "additionalProperties", "$ref", "allOf", "anyOf", "oneOf"}
 )  # a schema with none of these was lost on its way: a tool that takes nothing says so by its type
 _RANK: Final = 5  # a tool is found if it is among so many
+FORMATS: Final = ("anthropic", "openai", "gemini")
+_UNREADABLE: Final = (Error, TypeError, ValueError, RecursionError, AttributeError)  # of definitions by strangers
 
 
 class ToolOfServer(NamedTuple):
@@ -78,6 +83,12 @@ class ToolOfServer(NamedTuple):
 
     server: str
     tool: Tool
+
+
+class _Listed(NamedTuple):
+    server: str
+    tool: Tool
+    digest: bytes | None
 
 
 @final
@@ -159,7 +170,8 @@ def make_report(
     format: str = "anthropic",
     budget: int | None = None,
     plan: BudgetPlan | None = None,
-    formats: Sequence[str] = ("anthropic", "openai", "gemini"),
+    formats: Sequence[str] = FORMATS,
+    facts: DefinitionFacts | None = None,
 ) -> ContextReport:
     """What these tools cost in a format, and what is wrong with them.
 
@@ -167,16 +179,18 @@ def make_report(
         budget: Tokens that the whole definitions should not exceed.
         plan: What a host declares; None makes a plan of the tools as they are, whole.
         formats: The providers whose rules are applied.
+        facts: What is known of definitions from earlier.
     """
-    listed = list(tools)
+    facts = facts or DefinitionFacts()
+    listed = [_Listed(*entry, digest_of(entry.tool)) for entry in tools]
     unreadable: list[ContextFinding] = []
-    readable: list[ToolOfServer] = []
+    readable: list[_Listed] = []
     sizes: list[dict[Detail, int]] = []
     for entry in listed:
         try:
-            sizes.append({detail: _size(entry.tool, format, detail) for detail in ("whole", "plain")})
+            sizes.append(_sizes(entry, format, facts))
             readable.append(entry)
-        except (Error, TypeError, ValueError, RecursionError, AttributeError) as error:
+        except _UNREADABLE as error:
             message = f"the definition cannot be read: {str(error)[:200]}"
             unreadable.append(
                 ContextFinding(kind="unreadable", server=entry.server, tool=_name(entry.tool), message=message)
@@ -190,9 +204,9 @@ def make_report(
     findings = [
         *unreadable,
         *_of_names(readable),
-        *_of_providers(readable, formats),
-        *(finding for entry, size in zip(readable, sizes, strict=True) for finding in _of_tool(entry, size)),
-        *_of_search(readable),
+        *(finding for format in formats for entry in readable for finding in _of_provider(entry, format, facts)),
+        *(finding for entry, size in zip(readable, sizes, strict=True) for finding in _of_tool(entry, size, facts)),
+        *_of_search(readable, facts),
         *_of_budget(plan, budget, sum(size["whole"] for size in sizes)),
     ]
     order = ("error", "warning", "note")
@@ -202,6 +216,41 @@ def make_report(
         servers=_servers(plan),
         findings=tuple(sorted(findings, key=lambda finding: order.index(finding.severity))),
     )
+
+
+def examine(
+    tools: Iterable[ToolOfServer],
+    facts: DefinitionFacts,
+    *,
+    format: str = "anthropic",
+    formats: Sequence[str] = FORMATS,
+) -> Iterator[None]:
+    """Find out all that a report says of each tool, in small steps, so that `make_report` need not."""
+    readable: list[_Listed] = []
+    for tool in tools:
+        entry = _Listed(*tool, digest_of(tool.tool))
+        with contextlib.suppress(*_UNREADABLE):
+            size = _sizes(entry, format, facts)
+            yield
+            for name in formats:
+                _of_provider(entry, name, facts)
+                yield
+            _of_tool(entry, size, facts)
+            readable.append(entry)
+        yield
+    yield from _search_all(readable, facts)
+
+
+def _sizes(entry: _Listed, format: str, facts: DefinitionFacts) -> dict[Detail, int]:
+    details: tuple[Detail, ...] = ("whole", "plain")
+    return {
+        detail: facts.get(
+            entry.digest,
+            cost_in(format, {"fit": "auto"}, detail),
+            lambda detail=detail: _size(entry.tool, format, detail),
+        )
+        for detail in details
+    }
 
 
 def _size(tool: Tool, format: str, detail: Detail) -> int:
@@ -231,11 +280,15 @@ def _servers(plan: BudgetPlan) -> tuple[ServerCost, ...]:
 # --- findings --------------------------------------------------------------------------------------------------------
 
 
-def _of_tool(entry: ToolOfServer, size: Mapping[Detail, int]) -> Iterator[ContextFinding]:
-    tool = entry.tool
+def _of_tool(entry: _Listed, size: Mapping[Detail, int], facts: DefinitionFacts) -> list[ContextFinding]:
+    sizes = size["whole"], size["plain"]
+    findings = facts.get(entry.digest, ("definition", *sizes), lambda: tuple(_of_definition(entry.tool, *sizes)))
+    return [replace(finding, server=entry.server) for finding in findings]
 
+
+def _of_definition(tool: Tool, whole: int, plain: int) -> Iterator[ContextFinding]:
     def find(kind: FindingKind, message: str, tokens: int = 0) -> ContextFinding:
-        return ContextFinding(kind=kind, server=entry.server, tool=tool.name, message=message, tokens=tokens)
+        return ContextFinding(kind=kind, tool=tool.name, message=message, tokens=tokens)
 
     if not (tool.description or "").strip():
         yield find("description", "it has no description, so a model can only guess")
@@ -253,7 +306,7 @@ def _of_tool(entry: ToolOfServer, size: Mapping[Detail, int]) -> Iterator[Contex
             yield find("arguments", f"arguments without a description: {names}{more}")
     for finding in dict.fromkeys(str(item) for item in scan_tool(tool) if item.severity == "ask"):
         yield find("words", f"a host hides its description from the model and asks before each call: {finding}")
-    whole, noise = size["whole"], size["whole"] - size["plain"]
+    noise = whole - plain
     if whole > _LARGE:
         yield find("large", f"its definition is {whole:,} tokens; shorten it, or divide the tool", whole)
     if noise >= _LEAST_NOISE and noise >= whole * _NOISY:
@@ -266,10 +319,10 @@ def _is_silent(argument: Any) -> bool:
     return schema is not None and not schema.get("description") and "$ref" not in schema
 
 
-def _of_names(tools: Sequence[ToolOfServer]) -> Iterator[ContextFinding]:
+def _of_names(tools: Sequence[_Listed]) -> Iterator[ContextFinding]:
     by_name: defaultdict[tuple[str, str], int] = defaultdict(int)
     by_look: defaultdict[tuple[str, str], dict[str, None]] = defaultdict(dict)
-    for server, tool in tools:
+    for server, tool, _ in tools:
         by_name[server, tool.name] += 1
         by_look[server, _look(tool.name)][tool.name] = None
     for (server, name), count in by_name.items():
@@ -293,44 +346,74 @@ def _look(name: str) -> str:
     return re.sub(r"[\W_]+", "", plain).rstrip("s")
 
 
-def _of_providers(tools: Sequence[ToolOfServer], formats: Sequence[str]) -> Iterator[ContextFinding]:
-    for format in formats:
-        profile = profile_of(format)
-        for server, tool in tools:
-            try:
-                problems = lint(tool, profile, fit="auto")
-            except (Error, RecursionError) as error:
-                message = f"it cannot be written for {format}: {str(error)[:200]}"
-                yield ContextFinding(kind="provider", server=server, tool=tool.name, message=message)
-                continue
-            refused = [problem for problem in problems if problem.weight == "refused" and problem.rule != "name"]
-            if refused:
-                more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
-                message = f"{format} refuses it: {refused[0].problem}, at {refused[0].path}; {refused[0].remedy}{more}"
-                yield ContextFinding(kind="provider", server=server, tool=tool.name, message=message)
+def _of_provider(entry: _Listed, format: str, facts: DefinitionFacts) -> list[ContextFinding]:
+    message = facts.get(entry.digest, ("provider", format), lambda: _refusal(entry.tool, format))
+    return (
+        [ContextFinding(kind="provider", server=entry.server, tool=entry.tool.name, message=message)] if message else []
+    )
 
 
-def _of_search(tools: Sequence[ToolOfServer]) -> Iterator[ContextFinding]:
+def _refusal(tool: Tool, format: str) -> str:
+    """Why a provider refuses a tool; empty if it does not."""
+    try:
+        problems = lint(tool, profile_of(format), fit="auto")
+    except (Error, RecursionError) as error:
+        return f"it cannot be written for {format}: {str(error)[:200]}"
+    refused = [problem for problem in problems if problem.weight == "refused" and problem.rule != "name"]
+    if not refused:
+        return ""
+    more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
+    return f"{format} refuses it: {refused[0].problem}, at {refused[0].path}; {refused[0].remedy}{more}"
+
+
+def _of_search(tools: Sequence[_Listed], facts: DefinitionFacts) -> Iterator[ContextFinding]:
     """Tools that a search for their own first sentence does not find."""
-    if not 1 < len(tools) <= _MOST_SEARCHED:
-        return
-    index = ToolIndex()
-    by_server: dict[str, list[Tool]] = {}
-    for server, tool in tools:
-        by_server.setdefault(server, []).append(tool)
-    for server, own in by_server.items():
-        index.update(server, own)
-    for server, tool in tools:
-        query = first_sentence(tool.description or "")
-        if not query:
-            continue  # without a description it has a finding already
-        if all(
-            (match.address.server, match.address.tool) != (server, tool.name) for match in index.search(query, _RANK)
-        ):
+    deque(_search_all(tools, facts), maxlen=0)
+    for at, is_missed in facts.missed[1].items():
+        if is_missed:
+            server, tool, _ = tools[at]
             message = (
                 f"a search for its own first sentence does not find it among the first {_RANK}: say what sets it apart"
             )
             yield ContextFinding(kind="search", server=server, tool=tool.name, message=message)
+
+
+def _search_all(tools: Sequence[_Listed], facts: DefinitionFacts) -> Iterator[None]:
+    """Search for each tool among the others, one at a step."""
+    is_short = 1 < len(tools) <= _MOST_SEARCHED
+    # The same tools of the same servers: whether a search finds one depends on all others.
+    catalog = hash(tuple((server, digest or id(tool)) for server, tool, digest in tools)) if is_short else 0
+    if facts.missed[0] != catalog or not is_short:
+        facts.missed = (catalog, {})
+    if not is_short:
+        return
+    missed = facts.missed[1]
+    index: ToolIndex | None = None
+
+    def is_missed(server: str, tool: Tool) -> bool:
+        nonlocal index
+        query = first_sentence(tool.description or "")
+        if not query:
+            return False  # without a description it has a finding already
+        if index is None:
+            index = _index_of(tools)
+        matches = index.search(query, _RANK)
+        return all((match.address.server, match.address.tool) != (server, tool.name) for match in matches)
+
+    for at, (server, tool, _) in enumerate(tools):
+        if at not in missed:
+            missed[at] = is_missed(server, tool)
+            yield
+
+
+def _index_of(tools: Sequence[_Listed]) -> ToolIndex:
+    index = ToolIndex()
+    by_server: dict[str, list[Tool]] = {}
+    for server, tool, _ in tools:
+        by_server.setdefault(server, []).append(tool)
+    for server, own in by_server.items():
+        index.update(server, own)
+    return index
 
 
 def _of_budget(plan: BudgetPlan, budget: int | None, whole: int) -> Iterator[ContextFinding]:

@@ -6,7 +6,8 @@ and the definition itself for the difference that a person is shown. `review.py`
 One file per server and target, `pins/NAME-FINGERPRINT.json`, mode 0600, replaced as a whole under a lock that all processes
 share, and signed: HMAC-SHA256 with a key of the user's, which lies in the system's keyring, or in a file of mode 0600 where
 there is none. The fingerprint is that of the command, or of the URL and the issuer, so a server that changed them is a new
-server. A file that is cut off, edited or anybody else's is damaged: it is left as it is, and pins nothing.
+server. A file that is cut off, edited or anybody else's is damaged: it is left as it is, and pins nothing. So is all of
+a folder that others may write to: they could take a file away, and the next list would be a first one.
 
     pins       what a person agreed to, or what the server listed first
     pending    what it lists now and nobody agreed to yet: `trimaran pins accept` works without the server
@@ -20,6 +21,7 @@ import hmac
 import os
 import re
 import secrets
+import shlex
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -31,11 +33,11 @@ from msgspec.structs import replace
 
 from trimaran.depth import TooDeep, check_depth, decode_json
 from trimaran.errors import ConfigError
-from trimaran.files import read_file, why_not_ours
+from trimaran.files import read_file, why_folder_not_ours, why_not_ours
 from trimaran.protocol.definition_digests import canonical_json
 from trimaran.state.token_storage import FileTokens, KeyringTokens, TokenStore
 
-from ..config.files import write_whole
+from ..config.files import remove_unfinished, write_whole
 from ..config.machine import Machine
 from ..config.model import PIN_MODES, PinMode
 
@@ -155,12 +157,18 @@ class Pins:
     def __init__(self, path: str | os.PathLike[str] | None = None, *, keys: TokenStore | None = None) -> None:
         folder = Path(Machine.here().trust_file).with_name("pins") if path is None else Path(path).expanduser()
         self.path: Final = folder.absolute()
+        self._is_users = path is None
         self._files = FileTokens(self.path / "key" / "key.json")
         self._keys: TokenStore | None = keys
         self._key: bytes | None = None
 
     def __repr__(self) -> str:
         return f"Pins({str(self.path)!r})"
+
+    def diff_command(self, server: str) -> str:
+        """The command that shows what is held of a server."""
+        place = [] if self._is_users else ["--path", str(self.path)]
+        return shlex.join(["trimaran", "pins", "diff", *place, server])
 
     # --- read --------------------------------------------------------------------------------------------------------
 
@@ -172,7 +180,7 @@ class Pins:
             StoreUnusable: the signing key cannot be read.
         """
         file = self.path / target.file_name
-        if not await asyncio.to_thread(os.path.lexists, file):
+        if not await asyncio.to_thread(self._is_there, file):
             return None
         return await asyncio.to_thread(self._read, file, await self._signing_key(), target)
 
@@ -182,7 +190,7 @@ class Pins:
         Raises:
             StoreUnusable: the signing key cannot be read.
         """
-        paths = await asyncio.to_thread(lambda: sorted(self.path.glob("*.json")))
+        paths = await asyncio.to_thread(lambda: sorted(self.path.glob("[!.]*.json")))
         if not paths:
             return []
         key = await self._signing_key()
@@ -195,7 +203,23 @@ class Pins:
 
         return await asyncio.to_thread(lambda: [look(path) for path in paths])
 
+    def _is_there(self, file: Path) -> bool:
+        self._check_folders()
+        return os.path.lexists(file)
+
+    def _check_folders(self) -> None:
+        for folder in (self.path, self._files.path.parent):
+            try:
+                wrong = why_folder_not_ours(os.stat(folder))
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                wrong = f"it cannot be looked at: {error.strerror or error}"
+            if wrong:
+                raise PinsDamaged(f"the pins in the folder {folder} are not believed: {wrong}")
+
     def _read(self, file: Path, key: bytes, target: PinTarget | None = None) -> PinnedServer | None:
+        self._check_folders()
         try:
             status = os.lstat(file)
             if wrong := why_not_ours(status):
@@ -260,11 +284,13 @@ class Pins:
 
         Raises:
             PinsUnwritable, StoreUnusable: one of them cannot be made.
+            PinsDamaged: others may write to the folder.
         """
         try:
             await asyncio.to_thread(self.path.mkdir, mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise PinsUnwritable(f"pins cannot be kept in {self.path}: {error.strerror or error}") from None
+        await asyncio.to_thread(self._check_folders)
         return await self._signing_key()
 
     def _write(self, file: Path, key: bytes, server: PinnedServer) -> None:
@@ -277,6 +303,7 @@ class Pins:
                 f"the server {server.name!r} lists too much to be pinned: {file} would have over {_LARGEST:,} bytes"
             )
         try:
+            remove_unfinished(file)  # under the lock nobody else writes it
             write_whole(file, content)
         except OSError as error:
             raise PinsUnwritable(f"{file} cannot be written: {error.strerror or error}") from None

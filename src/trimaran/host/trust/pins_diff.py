@@ -18,10 +18,10 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from ..terminal_text import visible
 
-__all__ = ["MARKS", "FieldChange", "Piece", "diff_text", "difference", "plain_text"]
+__all__ = ["MARKS", "MOST_FIELDS", "FieldChange", "Piece", "diff_text", "difference", "plain_text"]
 
 _MOST_WORDS: Final = 1500  # on either side, between a common beginning and a common end; compared in 0.2 s
-_MOST_FIELDS: Final = 500  # changed fields that are shown; nobody reads more
+MOST_FIELDS: Final = 500  # changed fields that are shown; nobody reads more
 _CONTEXT: Final = 12  # unchanged words shown on either side of a change
 _WORD: Final = re.compile(r"\s+|\w+|[^\w\s]")
 _PLAIN_NAME: Final = re.compile(r'[^.\[\]"]+')  # a name that cannot be mistaken for several, or for a place in a list
@@ -49,24 +49,32 @@ class FieldChange(NamedTuple):
     pieces: tuple[Piece, ...]
 
 
-def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[FieldChange]:
-    """Every field in which two definitions differ, in the order of the new one; those that are gone come last."""
+def difference(old: Mapping[str, Any], new: Mapping[str, Any], *, most: int | None = MOST_FIELDS) -> list[FieldChange]:
+    """The fields in which two definitions differ, in the order of the new one; those that are gone come last.
+
+    Args:
+        most: Of more fields the last change says how many are left out; None for all.
+    """
     before, after = dict(_leaves(old)) if old else {}, dict(_leaves(new)) if new else {}
     changes: list[FieldChange] = []
+    left_out = 0
     for path in (*after, *(path for path in before if path not in after)):
         was, now = before.get(path), after.get(path)
         if was == now:
             continue
-        if len(changes) == _MOST_FIELDS:
-            changes.append(FieldChange("", (Piece("same", "... and more fields differ"),)))
-            break
+        left_out += len(changes) == most
+        if left_out:
+            continue
         changes.append(FieldChange(path, tuple(_compare(was, now))))
+    if left_out:
+        words = f"... and {left_out:,} more fields differ: `trimaran pins diff --json` has them all"
+        changes.append(FieldChange("", (Piece("same", words),)))
     return changes
 
 
-def plain_text(definition: Mapping[str, Any]) -> list[FieldChange]:
+def plain_text(definition: Mapping[str, Any], *, most: int | None = MOST_FIELDS) -> list[FieldChange]:
     """A definition that nobody has seen yet, as if all of it was added."""
-    return difference({}, definition)
+    return difference({}, definition, most=most)
 
 
 def diff_text(changes: list[FieldChange]) -> str:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, final
@@ -35,7 +34,7 @@ from trimaran.types import Prompt, ResourceTemplate, Tool
 
 from ..terminal_text import in_one_line
 from .pins import Pin, PinMode, PinnedServer, Pins, PinsDamaged, PinsUnwritable, PinTarget, pin_of
-from .pins_diff import FieldChange, diff_text, difference, plain_text
+from .pins_diff import MOST_FIELDS, FieldChange, diff_text, difference, plain_text
 
 if TYPE_CHECKING:
     from .scanner import Scanned
@@ -87,12 +86,19 @@ class HeldDefinition(Struct, frozen=True, kw_only=True):
 
     @property
     def difference(self) -> list[FieldChange]:
-        """The fields that differ, word by word; all of them where the old ones are not kept, none where the new ones are not."""
+        """The fields that differ, word by word; all of them where the old ones are not kept, none where the new ones are not.
+
+        Of more than 500 the last change says how many are left out; `changes(None)` has them all.
+        """
+        return self.changes(MOST_FIELDS)
+
+    def changes(self, most: int | None) -> list[FieldChange]:
+        """The same, up to so many fields; None for all."""
         if self.new.definition is None:
             return []
         if self.old is None or self.old.definition is None:
-            return plain_text(self.new.definition)
-        return difference(self.old.definition, self.new.definition)
+            return plain_text(self.new.definition, most=most)
+        return difference(self.old.definition, self.new.definition, most=most)
 
     def text(self) -> str:
         """The difference as plain text."""
@@ -181,7 +187,7 @@ class CatalogReview:
             withheld[name] = HeldDefinition(
                 server=server, kind=kind, name=name, state="unverified", new=pin, problem="it is no JSON"
             )
-        self._tell(server, setting.mode, withheld)
+        self._tell(server, setting, withheld)
         self._check_claims(server, definitions, pins)
         return {} if setting.mode == "warn" else withheld
 
@@ -238,7 +244,7 @@ class CatalogReview:
     def _now(self) -> str:
         return self._clock().isoformat(timespec="seconds").replace("+00:00", "Z")
 
-    def _tell(self, server: str, mode: PinMode, held: Mapping[str, HeldDefinition]) -> None:
+    def _tell(self, server: str, setting: PinSetting, held: Mapping[str, HeldDefinition]) -> None:
         """Log and audit each difference once."""
         untold = [item for item in held.values() if (server, item.key, item.new.digest) not in self._told]
         if not untold:
@@ -246,7 +252,7 @@ class CatalogReview:
         self._told.update((server, item.key, item.new.digest) for item in untold)
         for item in untold:
             self._note(
-                "definition_held" if mode != "warn" else "definition_changed",
+                "definition_held" if setting.mode != "warn" else "definition_changed",
                 server=server,
                 definition=item.key[:300],
                 state=item.state,
@@ -257,18 +263,18 @@ class CatalogReview:
         more = f" and {len(untold) - _TOLD} more" if len(untold) > _TOLD else ""
         outcome = (
             "are offered to the model anyway"
-            if mode == "warn"
+            if setting.mode == "warn"
             else "are not offered to the model until a person agrees"
         )
         problem = next((f" {item.problem}" for item in untold if item.problem), "")
         log.warning(
-            "definitions of the server %r are not as they were pinned, and %s: %s%s.%s See `trimaran pins diff %s`",
+            "definitions of the server %r are not as they were pinned, and %s: %s%s.%s See `%s`",
             server,
             outcome,
             names,
             more,
             problem,
-            shlex.quote(server),
+            setting.store.diff_command(server),
         )
 
     def _check_claims(self, server: str, definitions: Mapping[str, Definition], pins: Mapping[str, Pin]) -> None:

@@ -56,6 +56,23 @@ def test_diff_shows_words_and_ends_with_1(capsys: Capsys) -> None:
     assert [item["state"] for item in described] == ["changed", "new"]
 
 
+def test_diff_says_how_much_it_leaves_out_and_json_has_it(capsys: Capsys) -> None:
+    many = {"type": "object", "properties": {f"field{number}": {"type": "string"} for number in range(600)}}
+    list_once(Tool(name="read", description="Reads a file."), Tool(name="wide", input_schema=many))
+    done = run_cli(capsys, "pins", "diff", "files")
+    assert "more fields differ: `trimaran pins diff --json` has them all" in done.out
+    (wide,) = run_cli(capsys, "pins", "diff", "--json").json
+    assert len(wide["difference"]) > 600
+
+
+def test_another_folder_is_named_by_path(changed: Path, capsys: Capsys) -> None:
+    elsewhere = changed.rename(changed.with_name("of-the-gateway"))
+    assert run_cli(capsys, "pins", "diff", "files").code == 2
+    assert run_cli(capsys, "pins", "diff", "files", "--path", str(elsewhere)).code == 1
+    assert run_cli(capsys, "pins", "accept", "files", "--yes", "--path", str(elsewhere)).code == 0
+    assert run_cli(capsys, "pins", "diff", "files", "--path", str(elsewhere)).code == 0
+
+
 def test_accept_takes_one_or_all(capsys: Capsys) -> None:
     assert run_cli(capsys, "pins", "accept", "files", "send", "--yes").code == 0
     assert run_cli(capsys, "pins", "list", "--json").json[0]["held"] == ["tool:read"]
