@@ -53,6 +53,9 @@ class Totals:
                     self.schema_bytes += len(json.dumps(tool[key], separators=(",", ":"), ensure_ascii=False).encode())
                     if not is_valid(tool[key]):
                         self.invalid.append(f"{document}: {tool['name']}.{key}")
+            if not tool["name"]:
+                self.refused += [f"{document}: {provider}: a tool without a name" for provider in PROVIDERS]
+                continue
             definition = {"name": tool["name"], "description": "", "inputSchema": tool["inputSchema"]}
             for provider in PROVIDERS:
                 self.refused += [

@@ -364,7 +364,7 @@ class OAuth(Grant):
         needed = "a login" if need.why == "refused" else f"a login with the scopes {' '.join(map(_plain, missing))}"
         error = LoginRequired(
             f"{need.server_url} needs {needed} at {place.metadata.issuer}, and this program cannot ask a person: run "
-            f"`trimaran auth login {shlex.quote(need.server_url)}{how}` once, or give OAuth(login=True)",
+            f"`trimaran auth login {shlex.quote(need.server_url)}{how}` once, or pass auth=OAuth(login=True) to `connect` in a program of your own",
             step="login",
             url=place.metadata.issuer,
             status=401 if need.why == "refused" else 403,

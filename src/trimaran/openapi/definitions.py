@@ -13,7 +13,10 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
-from .document import Document, as_map
+from trimaran.errors import DeclarationError
+from trimaran.schema import Validator
+
+from .document import Document, DocumentFault, as_map
 from .schemas import Part, Schema, SchemaConverter
 
 __all__ = ["ArgumentSource", "SchemaWriter"]
@@ -22,6 +25,7 @@ _OUTPUT_SHARE: Final = 6
 """Schemas of results have a sixth of the bytes: a result shows itself, arguments have to be guessed."""
 _MAX_DEPTH: Final = 8  # levels of nesting that are tried for a schema without references; few have more
 _STRUCTURE: Final = frozenset(("properties", "required", "additionalProperties", "anyOf", "allOf", "minProperties"))
+_SURELY_COMPILES: Final = 40_000  # bytes; a schema needs more to have as many parts as a validator refuses
 _PUNCTUATION: Final = 4  # bytes around the name of a definition
 
 
@@ -30,6 +34,7 @@ class ArgumentSource(NamedTuple):
 
     schema: Any
     text: str
+    name: str
 
 
 class SchemaWriter:
@@ -85,8 +90,8 @@ class _Definitions:
         """One argument. Parameters are shared by many operations."""
         key = (id(argument.schema), is_cut)
         known, part = self._arguments.get(key, (None, None))
-        if part is None or known is None or known.schema is not argument.schema or known.text != argument.text:
-            part = self.converter.convert(argument.schema, text=argument.text, is_cut=is_cut)
+        if part is None or known is None or known.schema is not argument.schema or known[1:] != argument[1:]:
+            part = self.converter.convert(argument.schema, name=argument.name, text=argument.text, is_cut=is_cut)
             self._arguments[key] = argument, part
         return part
 
@@ -127,13 +132,13 @@ class _Definitions:
     def _shallow_enough(self, root: Part) -> Schema:
         """A schema without references, as deep as it may be large. What stands at its first level always stays."""
         if root.size <= self._most_bytes:
-            return root.schema
+            return root.schema if root.size < _SURELY_COMPILES else _compilable(root.schema)
         schema = root.schema
         for depth in range(_MAX_DEPTH, 0, -1):
             schema = _cut_below(root.schema, depth)
             if len(msgspec.json.encode(schema)) <= self._most_bytes:
-                break
-        return schema
+                return schema
+        return _compilable(schema)
 
     def _whole(self, root: Part, included: dict[str, Part]) -> Schema:
         """The root with its definitions, made finite.
@@ -151,7 +156,8 @@ class _Definitions:
                     is_cut = True
         names = _reachable(root.references, included) if is_cut else included
         definitions = {self.converter.key(name): part.schema for name, part in included.items() if name in names}
-        return {**root.schema, "$defs": definitions}
+        schema = {**root.schema, "$defs": definitions}
+        return schema if self._most_bytes < _SURELY_COMPILES and root.size < _SURELY_COMPILES else _compilable(schema)
 
     def _size(self, references: Iterable[str], *, is_cut: bool) -> int:
         return sum(
@@ -165,6 +171,19 @@ class _Definitions:
             part = self.converter.convert(self.converter.node(reference), is_cut=is_cut)
             self._parts[reference, is_cut] = part
         return part
+
+
+def _compilable(schema: Schema) -> Schema:
+    """The schema, if a call can check arguments by it.
+
+    Raises:
+        DocumentFault: it cannot.
+    """
+    try:
+        Validator(schema)
+    except DeclarationError as error:
+        raise DocumentFault(str(error)) from None
+    return schema
 
 
 def _cut_below(schema: Schema, depth: int) -> Schema:

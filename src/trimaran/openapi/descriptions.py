@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["shorten"]
+__all__ = ["describe", "shorten"]
 
 MAX_DESCRIPTION: Final = 200
 """Characters that describe one argument: what it is, and an example."""
@@ -21,6 +21,17 @@ _BLOCK_TAGS: Final = re.compile(
 )
 _LINKS: Final = re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*\)")
 _ENDS: Final = re.compile(r"(?<!\bi\.e)(?<!\be\.g)[.!?](?=\s)")
+_NO_LETTERS: Final = re.compile(r"[\W_]+")
+_ARTICLES: Final = re.compile(r"^(?:the|an?)\s+", re.I)
+
+
+def describe(text: str, name: str) -> str:
+    """The text about a member, or nothing if it only repeats the name ("The first name." of `first_name`)."""
+    text = shorten(text)
+    if len(text) > len(name) * 2 + 8:
+        return text
+    bare = _NO_LETTERS.sub("", _ARTICLES.sub("", text))
+    return "" if bare.casefold() == _NO_LETTERS.sub("", name).casefold() else text
 
 
 def shorten(text: str, most: int = MAX_DESCRIPTION) -> str:

@@ -59,11 +59,11 @@ class RawOperation(NamedTuple):
 
 
 def as_map(value: Any) -> dict[str, Any]:
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    return value if value.__class__ is dict else {}
 
 
 def as_list(value: Any) -> list[Any]:
-    return cast("list[Any]", value) if isinstance(value, list) else []
+    return value if value.__class__ is list else []
 
 
 def as_text(value: Any) -> str:
@@ -76,7 +76,26 @@ def read_document(source: Mapping[str, Any] | str | os.PathLike[str]) -> Documen
     Raises:
         ConfigError: the file cannot be read, or is no OpenAPI document.
     """
-    return Document(dict(source) if isinstance(source, Mapping) else read_content(Path(source)))
+    return Document(_plain(source) if isinstance(source, Mapping) else read_content(Path(source)))
+
+
+def _plain(source: Mapping[str, Any]) -> dict[str, Any]:
+    """The mapping as dicts and lists: readers of YAML have classes of their own for both.
+
+    One that contains itself stays as it is; then each operation that uses the cycle is left out by itself.
+    """
+
+    def copy(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: copy(member) for key, member in cast("Mapping[Any, Any]", value).items()}
+        if isinstance(value, list | tuple):
+            return [copy(member) for member in cast("Sequence[Any]", value)]
+        return value
+
+    try:
+        return copy(source)
+    except RecursionError:
+        return dict(source)
 
 
 def read_content(path: Path) -> dict[str, Any]:
@@ -263,7 +282,7 @@ class Document:
     def resolve(self, node: Any) -> Any:
         """What `node` is, references followed."""
         for _ in range(_MAX_HOPS):
-            reference = as_map(node).get("$ref")
+            reference = node.get("$ref") if node.__class__ is dict else None
             if not isinstance(reference, str):
                 return node
             node = self.target(reference)
@@ -305,7 +324,7 @@ def _swagger_parameter(parameter: Mapping[str, Any]) -> Mapping[str, Any]:
         "in": parameter.get("in"),
         "required": parameter.get("required"),
         "description": parameter.get("description"),
-        "schema": _swagger_schema(parameter),
+        "schema": {key: value for key, value in _swagger_schema(parameter).items() if key != "description"},
     }
     if parameter.get("in") == "query":
         changed |= {"style": style, "explode": explode}

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeAlias
 from msgspec import Struct
 
 from .definitions import ArgumentSource, SchemaWriter
-from .descriptions import shorten
+from .descriptions import describe, shorten
 from .document import Document, RawOperation, as_list, as_map, as_text
 from .merging import merge_parts
 from .schemas import is_binary
@@ -68,6 +68,7 @@ _WRITING: Final = frozenset(
 _COMPOUND: Final = frozenset(("properties", "additionalProperties", "allOf", "anyOf", "oneOf"))
 _TOKEN_TEXT: Final = re.compile(r"(?:\w+ )?(?:authentication|authorization|access|api|oauth) token\b", re.I)
 _MAX_NAME: Final = 64
+_ARGUMENT: Final = re.compile(r"(?!_)[A-Za-z0-9_.-]{1,64}(?<!_)")
 _MAX_TEXT: Final = 700
 
 
@@ -282,16 +283,20 @@ class _Compiler:
             return
         argument = self._free_name(placement)
         self.placements[argument] = placement
-        self._arguments[argument] = ArgumentSource(schema, shorten(text))
+        self._arguments[argument] = ArgumentSource(schema, describe(text, placement.name), placement.name)
         if is_required:
             self._required.append(argument)
 
     def _free_name(self, placement: Placement) -> str:
-        words = placement.name.replace("<", "_lt").replace(">", "_gt")
-        plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", words).strip("_")[:_MAX_NAME] or placement.place
+        plain = placement.name
+        if _ARGUMENT.fullmatch(plain) is None:
+            words = plain.replace("<", "_lt").replace(">", "_gt")
+            plain = re.sub(r"[^A-Za-z0-9_.-]+", "_", words).strip("_")[:_MAX_NAME] or placement.place
+        if plain not in self.placements:
+            return plain
         short = plain[:50]
         numbered = (f"{short}_{number}" for number in self._numbers.setdefault(short, itertools.count(2)))
-        candidates = itertools.chain((plain, f"{short}_{placement.place}"), numbered)
+        candidates = itertools.chain((f"{short}_{placement.place}",), numbered)
         return next(name for name in candidates if name not in self.placements)
 
     def input_schema(self) -> dict[str, Any]:

@@ -24,11 +24,13 @@ from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
+from trimaran.depth import MAX_DEPTH, TooDeep, check_depth
 from trimaran.errors import DeclarationError
 from trimaran.schema import Validator
 from trimaran.schema._patterns import portable_pattern
+from trimaran.schema.references import MAX_LEVELS
 
-from .descriptions import shorten
+from .descriptions import describe
 from .document import Document, DocumentFault, as_list, as_map, as_text
 from .merging import merge_parts
 
@@ -36,11 +38,13 @@ __all__ = ["Part", "Schema", "SchemaConverter", "is_binary"]
 
 Schema = dict[str, Any]
 
+_LEVELS_AROUND: Final = 2  # of a part of a schema: the root, and its `properties` or `$defs`
 _MAX_ENUM: Final = 200
 _MAX_PATTERN: Final = 120  # characters; longer ones tell a model nothing, and the API checks them anyway
 _TYPES: Final = frozenset(("string", "integer", "number", "boolean", "array", "object", "null"))
 _SCALARS: Final = frozenset(("string", "integer", "number", "boolean"))
 _PLAIN: Final[dict[str, Schema]] = {kind: {"type": kind} for kind in _SCALARS}
+_TYPE_NAMES: Final[dict[Any, str]] = {str: "string", int: "integer", float: "number", bool: "boolean"}
 # Of arguments: those that a model can keep to and a client may check.
 _FORMATS: Final = {
     "date": "date",
@@ -120,19 +124,26 @@ class SchemaConverter:
         self._is_optional = False
         self._references: dict[str, bool] = {}
 
-    def convert(self, node: Any, *, text: str = "", is_cut: bool = False) -> Part:
+    def convert(self, node: Any, *, name: str = "", text: str = "", is_cut: bool = False) -> Part:
         """Convert one schema; `text` describes it, `is_cut` leaves references out of it.
 
+        A description that only repeats `name`, the name of the member, is left out.
+
         Raises:
-            DocumentFault: a reference leads nowhere.
+            DocumentFault: a reference leads nowhere, or clients would refuse the schema for its depth.
         """
         self._is_cut = is_cut
         self._references = {}
-        schema = self._convert(node)
+        schema = self._convert(node, name)
         if text:
             schema = {**(_alone(schema) if "$ref" in schema else schema), "description": text}
         inevitable = tuple(reference for reference, is_inevitable in self._references.items() if is_inevitable)
-        return Part(schema, tuple(self._references), inevitable, len(msgspec.json.encode(schema)))
+        encoded = msgspec.json.encode(schema)
+        try:
+            check_depth(encoded, inside=MAX_DEPTH - MAX_LEVELS + _LEVELS_AROUND)
+        except TooDeep:
+            raise DocumentFault("its schemas are nested too deeply") from None
+        return Part(schema, tuple(self._references), inevitable, len(encoded))
 
     def node(self, reference: str) -> Mapping[str, Any]:
         """What a reference points at."""
@@ -148,12 +159,12 @@ class SchemaConverter:
             name += "_"
         return name
 
-    def _convert(self, node: Any) -> Schema:
+    def _convert(self, node: Any, name: str = "") -> Schema:
         if type(node) is not dict:
             return {"not": {}} if node is False else {}
         source: Mapping[str, Any] = cast("dict[str, Any]", node)
         if type(source.get("$ref")) is str:
-            return self._reference(source)
+            return self._reference(source, name)
         if "allOf" in source:
             source = merge_parts(self._document, source)
         stated = source.get("type")
@@ -164,19 +175,19 @@ class SchemaConverter:
         else:
             schema = self._of_types(source)
         if not self._is_output:
-            self._describe(schema, source)
+            self._describe(schema, source, name)
         return schema
 
     def _of_types(self, source: Mapping[str, Any]) -> Schema:
         types, is_nullable = _types_of(source)
-        if self._is_output and types == ["array"] and "type" not in source:
-            return {}  # `items` says nothing about values that are no lists, and answers are often none
+        if self._is_output and types not in ([], ["object"]) and "type" not in source:
+            return {}  # `items` and `enum` say nothing about values of other types, and answers often have them
         variants = [self._of_type(source, kind) for kind in types]
         if is_nullable and self._is_output and len(variants) == 1 and source.keys().isdisjoint(_COMBINATIONS):
             return {**variants[0], "type": [types[0], "null"]}
         if is_nullable:
             variants.append({"type": "null"})
-        if not types and not (is_nullable and source.get("type")):
+        if not types and not (is_nullable and (source.get("type") or set(map(type, _listed(source))) == {type(None)})):
             variants.insert(0, self._of_type(source, None))
         schema = variants[0] if len(variants) == 1 else {"anyOf": variants} if all(variants) else {}
         for keyword in _COMBINATIONS:
@@ -184,15 +195,15 @@ class SchemaConverter:
                 self._combine(schema, keyword, as_list(source[keyword]))
         return schema
 
-    def _reference(self, source: Mapping[str, Any]) -> Schema:
+    def _reference(self, source: Mapping[str, Any], name: str) -> Schema:
         reference: str = source["$ref"]
         target = self._target(reference)
         if target.is_inlined:
-            return self._convert(target.node)
+            return self._convert(target.node, name)
         if self._is_cut:
             return target.stub
         self._references[reference] = self._references.get(reference, False) or not self._is_optional
-        text = "" if self._is_output else shorten(as_text(source.get("description")))
+        text = "" if self._is_output else describe(as_text(source.get("description")), name)
         return {**_alone(target.link), "description": text} if text else target.link
 
     def _target(self, reference: str) -> _Target:
@@ -225,14 +236,12 @@ class SchemaConverter:
             schema["const"] = source["const"]
         if "enum" in source and kind != "boolean":  # a list of both says nothing, and some providers refuse it
             options = [option for option in as_list(source["enum"]) if kind is None or _has_type(option, kind)]
-            if any(isinstance(option, bool) for option in options):
-                schema |= {"type": "boolean"} if all(isinstance(option, bool) for option in options) else {}
-                options = []
             if options and len(options) <= _MAX_ENUM:
                 schema["enum"] = list(dict.fromkeys(options)) if all(isinstance(o, str) for o in options) else options
-        for keyword in source.keys() & _BOUNDS.keys():
+        for keyword, value in source.items():
+            if keyword not in _BOUNDS:
+                continue
             types, is_good = _BOUNDS[keyword]
-            value = source[keyword]
             if value is True and keyword.startswith("exclusive"):
                 value = source.get(keyword[len("exclusive") :].lower())
                 schema.pop(keyword[len("exclusive") :].lower(), None)
@@ -255,7 +264,7 @@ class SchemaConverter:
         for name, member in as_map(source.get("properties")).items():
             if not self._is_hidden(as_map(member)):
                 self._is_optional = is_optional or name not in required
-                properties[str(name)] = self._convert(member)
+                properties[str(name)] = self._convert(member, str(name))
         self._is_optional = is_optional
         schema.setdefault("type", "object")
         if properties:
@@ -305,8 +314,8 @@ class SchemaConverter:
         else:
             schema[name] = variants
 
-    def _describe(self, schema: Schema, source: Mapping[str, Any]) -> None:
-        text = shorten(source["description"]) if isinstance(source.get("description"), str) else ""
+    def _describe(self, schema: Schema, source: Mapping[str, Any], name: str) -> None:
+        text = describe(source["description"], name) if isinstance(source.get("description"), str) else ""
         if schema.get("type") == "string" and is_binary(source):
             text = f"{text} (bytes, as base64)".strip()
         if text:
@@ -331,7 +340,16 @@ def _types_of(source: Mapping[str, Any]) -> tuple[list[str], bool]:
     types = [name for name in names if isinstance(name, str) and name in _TYPES and name != "null"]
     if not types and not names:
         types = ["object"] if "properties" in source else ["array"] if "items" in source else []
+    if not types and (options := _listed(source)):
+        kinds = [_TYPE_NAMES.get(type(option)) for option in options]
+        types = [kind for kind in kinds if kind is not None and not (kind == "integer" and "number" in kinds)]
+        is_nullable = is_nullable or None in options
     return list(dict.fromkeys(types)), is_nullable
+
+
+def _listed(source: Mapping[str, Any]) -> list[Any]:
+    """The values that a schema lists."""
+    return [source["const"]] if "const" in source else as_list(source.get("enum"))
 
 
 @functools.lru_cache(maxsize=1000)

@@ -22,7 +22,6 @@ from urllib.parse import urlsplit
 
 from trimaran.errors import ConfigError
 from trimaran.schema import Validator
-from trimaran.schema.references import is_too_deep
 from trimaran.server.context import Context
 from trimaran.server.server import Server
 from trimaran.server.threads import LARGE_MESSAGE
@@ -186,9 +185,6 @@ def _chosen(
             _log.warning("%s is left out: %s", raw.label, fault)
             continue
         except RecursionError:
-            _log.warning("%s is left out: its schemas are nested too deeply", raw.label)
-            continue
-        if is_too_deep(operation.input_schema) or is_too_deep(operation.output_schema or {}):
             _log.warning("%s is left out: its schemas are nested too deeply", raw.label)
             continue
         if (is_included is None or is_included(operation)) and not is_excluded(operation):

@@ -2,7 +2,8 @@
 
 A sound result of a tool passes as the bytes that it is, where both sides write results alike. What a caller's client would fail on is
 repaired if it is clear what was meant (`"content": null`), and otherwise an error of the target's: many clients end the whole
-session over a result that they cannot read. Kinds of content that are not known here pass as they are.
+session over a result that they cannot read. No revision lets a client ignore a kind of content that it does not know, and the
+official clients fail on one, after the tool has run: such content of a tool becomes a text that holds it as JSON.
 
 Texts and data are looked at and not decoded, so the check costs as much as finding the end of the message did.
 """
@@ -14,7 +15,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
-from trimaran.types import CallToolResult
+from trimaran.types import CallToolResult, as_object
 
 __all__ = ["MalformedResult", "check_contents", "check_messages", "is_sound", "repair"]
 
@@ -75,6 +76,8 @@ class _LooseResult(Struct):
     meta: dict[str, Any] | None = field(name="_meta", default=None)
 
 
+_KINDS: Final = frozenset(("text", "image", "audio", "resource_link", "resource"))
+_MAX_UNKNOWN: Final = 2000  # characters; enough to see what it is, and pictures in base64 are no text for a model
 _MISREAD: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _read: Final = msgspec.json.Decoder(_Result).decode
 _read_loosely: Final = msgspec.json.Decoder(_LooseResult).decode
@@ -104,7 +107,7 @@ def repair(raw: Raw) -> CallToolResult:
         result = _read_loosely(raw)
         if result.content is UNSET and result.structured is UNSET:
             raise MalformedResult("it has no content")
-        content: list[Any] = result.content or []
+        content: list[Any] = [_as_known(block) for block in result.content or ()]
         _check_blocks(_read_blocks(msgspec.json.encode(content)))
     except _MISREAD as error:
         raise MalformedResult(str(error)) from None
@@ -147,9 +150,21 @@ def _check_blocks(blocks: list[_Block]) -> None:
         elif kind == "resource":
             is_good = _is_resource(block.resource)
         else:
-            continue
+            raise MalformedResult(f"content of the kind {kind!r}, which the protocol does not have")
         if not (is_good and _is_object(block.annotations) and _is_object(block.meta)):
             raise MalformedResult(f"content of the kind {kind!r} lacks a part, or has one of a wrong type")
+
+
+def _as_known(block: Any) -> Any:
+    """A block of a kind that no revision has as a text; any other as it is."""
+    fields = as_object(block)
+    kind = fields.get("type") if fields else None
+    if not isinstance(kind, str) or kind in _KINDS:
+        return block
+    text = msgspec.json.encode(block).decode()
+    if len(text) > _MAX_UNKNOWN:
+        text = f"{text[:_MAX_UNKNOWN]} ... ({len(text):,} characters in all)"
+    return {"type": "text", "text": f"[content of the unknown kind {kind[:100]!r}] {text}"}
 
 
 def _is_string(part: _Part) -> bool:

@@ -98,7 +98,9 @@ def test_two_definitions_of_one_name_are_told_apart() -> None:
 def test_arguments_have_the_better_text() -> None:
     writer = SchemaWriter(DOCUMENT, most_bytes=10_000)
     name = {"type": "string", "description": "a name"}
-    schema = writer.write_arguments({"a": ArgumentSource(name, ""), "b": ArgumentSource(name, "better")}, ["b"])
+    schema = writer.write_arguments(
+        {"a": ArgumentSource(name, "", "a"), "b": ArgumentSource(name, "better", "b")}, ["b"]
+    )
     assert schema == {
         "type": "object",
         "properties": {"a": name, "b": {"type": "string", "description": "better"}},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trimaran.openapi.descriptions import shorten
+from trimaran.openapi.descriptions import describe, shorten
 
 
 @pytest.mark.parametrize(
@@ -22,3 +22,18 @@ from trimaran.openapi.descriptions import shorten
 )
 def test_a_text_becomes_one_short_line(text: str, most: int, expected: str) -> None:
     assert shorten(text, most) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("user_id", ""),
+        ("The user ID.", ""),
+        ("user-id", ""),
+        ("The user", "The user"),
+        ("The user ID, as in the URL.", "The user ID, as in the URL."),
+        ("", ""),
+    ],
+)
+def test_a_text_that_only_repeats_the_name_is_left_out(text: str, expected: str) -> None:
+    assert describe(text, "user_id") == expected

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
 
+from trimaran import Server
 from trimaran.errors import ConfigError
 from trimaran.openapi.document import Document, DocumentFault, RawOperation, read_document
 
@@ -202,3 +205,14 @@ def test_a_file_that_is_no_document_is_refused(tmp_path: Path, name: str, text: 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nowhere\.yaml: No such file"):
         read_document(tmp_path / "nowhere.yaml")
+
+
+def test_a_mapping_of_other_classes_is_read_like_dicts() -> None:
+    """Readers of YAML that keep comments have classes of their own; schemas in them were lost without a word."""
+    schema = OrderedDict(type="object", properties=OrderedDict(name=OrderedDict(type="string")))
+    operation = OrderedDict(
+        requestBody=OrderedDict(content=OrderedDict({"application/json": OrderedDict(schema=schema)}))
+    )
+    content = MappingProxyType({"openapi": "3.1.0", "paths": OrderedDict({"/a": OrderedDict(post=operation)})})
+    (tool,) = Server.from_openapi(content, base_url="https://x.example").list_tools()
+    assert tool.input_schema == {"type": "object", "properties": {"name": {"type": "string"}}}

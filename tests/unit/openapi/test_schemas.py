@@ -40,6 +40,11 @@ def write(schema: Any, *, is_output: bool = False, most: int = 10_000) -> dict[s
         ({"type": ["string", "null"]}, {"anyOf": [{"type": "string"}, {"type": "null"}]}),
         ({"enum": [True, False]}, {"type": "boolean"}),
         ({"type": "null"}, {"type": "null"}),
+        ({"enum": [None]}, {"type": "null"}),  # some providers refuse null in a list
+        ({"enum": ["a", None]}, {"anyOf": [{"type": "string", "enum": ["a"]}, {"type": "null"}]}),
+        ({"enum": [1, 2.5]}, {"type": "number", "enum": [1, 2.5]}),
+        ({"enum": [1, "a"]}, {"anyOf": [{"type": "integer", "enum": [1]}, {"type": "string", "enum": ["a"]}]}),
+        ({"properties": {"first_name": {"type": "string", "description": "The first name."}}}, {"type": "object", "properties": {"first_name": {"type": "string"}}}),
         ({"type": ["integer", "string"], "maxLength": 3}, {"anyOf": [{"type": "integer"}, {"type": "string", "maxLength": 3}]}),
         ({"type": "number", "minimum": 1, "exclusiveMinimum": True}, {"type": "number", "exclusiveMinimum": 1}),
         ({"type": "number", "minimum": 1, "exclusiveMinimum": False}, {"type": "number", "minimum": 1}),

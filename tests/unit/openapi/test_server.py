@@ -242,6 +242,19 @@ def test_a_document_that_is_made_to_be_slow_is_read(caplog: pytest.LogCaptureFix
         Server.from_openapi(spec)
 
 
+@pytest.mark.parametrize("schema_bytes", [12_288, 10_000_000])
+def test_an_operation_with_more_arguments_than_a_call_can_check_is_left_out(
+    caplog: pytest.LogCaptureFixture, schema_bytes: int
+) -> None:
+    """It was listed, and each call of it was an internal error."""
+    parameters = [{"name": f"p{number}", "in": "query", "schema": {"type": "string"}} for number in range(20_000)]
+    operation = {**get("many")["get"], "parameters": parameters}
+    spec = {**SPEC, "paths": {"/many": {"get": operation}, "/few": get("few")}}
+    server = Server.from_openapi(spec, base_url="https://x.example", schema_bytes=schema_bytes)
+    assert [tool.name for tool in server.list_tools()] == ["few"]
+    assert "GET /many is left out: the JSON Schema holds 20,002 objects, and 5,000 is the limit" in caplog.text
+
+
 async def test_credentials_go_where_the_scheme_says() -> None:
     async def token(ctx: Context) -> str:
         return f"for {ctx.client_info.name if ctx.client_info else 'nobody'}"

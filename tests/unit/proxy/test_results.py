@@ -13,6 +13,7 @@ from msgspec import Raw
 from trimaran import Server, connect
 from trimaran.errors import CallError
 from trimaran.proxy.results import MalformedResult, is_sound, repair
+from trimaran.types import TextContent
 
 from .harbour import ERAS, Era
 
@@ -25,7 +26,6 @@ SOUND: list[dict[str, Any]] = [
     {"content": [{"type": kind, "data": "AA==", "mimeType": "a/b"} for kind in ("image", "audio")]},
     {"content": [{"type": "resource_link", "uri": "a:b", "name": "b"}]},
     {"content": [{"type": "resource", "resource": {"uri": "a:b", part: "AA=="}} for part in ("text", "blob")]},
-    {"content": [{"type": "of-a-later-revision", "text": 5}]},
 ]
 CLEAR: list[dict[str, Any]] = [
     {"content": None},
@@ -76,6 +76,19 @@ def test_what_is_wrong_is_told(result: dict[str, Any]) -> None:
         repair(raw(result))
 
 
+@pytest.mark.parametrize("era", ERAS)
+async def test_content_of_an_unknown_kind_becomes_a_text_that_holds_it(era: Era) -> None:
+    """Ours: the content of every revision is a closed list of kinds, and official clients fail on any other."""
+    result = {"content": [TEXT, {"type": "video", "url": "a:b"}, {"type": "film", "data": "A" * 10_000}]}
+    command = [sys.executable, str(ODD_SERVER), json.dumps({"tools/call": result})]
+    async with connect(Server.proxy(command, name="far"), era=era) as client:
+        good, video, film = (await client.call_tool("add", {"a": 1})).content
+    assert isinstance(good, TextContent) and isinstance(video, TextContent) and isinstance(film, TextContent)
+    assert good.text == "good"
+    assert video.text == """[content of the unknown kind 'video'] {"type":"video","url":"a:b"}"""
+    assert film.text.endswith(" ... (10,025 characters in all)") and len(film.text) < 2100
+
+
 def test_structured_content_is_an_object_before_2026_07_28() -> None:
     result = raw({"content": [], "structuredContent": [1]})
     assert is_sound(result, any_structure=True)
@@ -104,6 +117,7 @@ async def test_a_caller_of_either_era_gets_a_typed_error(era: Era, result: dict[
         ("prompts/get", {"messages": [{"role": "user", "content": {"type": "text"}}]}),
         ("prompts/get", {"messages": [{"role": 5, "content": TEXT}]}),
         ("prompts/get", {"messages": [], "description": 5}),
+        ("prompts/get", {"messages": [{"role": "user", "content": {"type": "video", "url": "a:b"}}]}),
     ],
     ids=str,
 )

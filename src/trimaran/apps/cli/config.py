@@ -10,6 +10,7 @@ look like a secret.
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,7 +23,15 @@ from trimaran.host.config.clients import client_of, read_content
 from trimaran.host.config.files import read_text, replace_text
 from trimaran.host.config.model import ConfigUnusable, Problem, Source
 from trimaran.host.config.tomltext import write_table
-from trimaran.host.config.transfer import Exported, export_servers, import_servers, merge_servers, write_servers
+from trimaran.host.config.transfer import (
+    Exported,
+    export_servers,
+    import_servers,
+    merge_servers,
+    project_folder,
+    relative_paths,
+    write_servers,
+)
 from trimaran.host.trust import Trust
 from trimaran.host.trust.untrusted import trust_digest, untrusted_in
 
@@ -400,6 +409,8 @@ def take_over(
             screen.note(f"{where}: {name} is not taken over: {imported.skipped[name]}", "yellow")
         for note in imported.notes.get(name, ()):
             screen.note(f"{where}: {name}: {note}", "dim")
+        if note := _anchor(imported.tables.get(name, {}), whose, place, machine, in_project=project):
+            screen.note(f"{where}: {name}: {note}", "yellow")
     tables = {name: imported.tables[name] for name in chosen if name in imported.tables}
     target = machine.project_file if project else machine.user_file
     before = read_text(target)
@@ -412,6 +423,20 @@ def take_over(
         screen.text(f"{target} now has {', '.join(merged.written)}.")
         _say_backup(screen, backup)
     return _ended(screen, merged, str(target))
+
+
+def _anchor(table: dict[str, Any], client: ClientApp, file: Path, machine: Machine, *, in_project: bool) -> str:
+    """Let relative paths mean the files that they meant for the other program. Returns what a person should know of it."""
+    folder = project_folder(client, os.path.abspath(file), machine)
+    paths = relative_paths(table, machine, lambda text: folder is not None and (Path(folder) / text).exists())
+    if not paths:
+        return ""
+    if folder is None:
+        return f"{paths[0]!r} is looked for where the host runs; write its whole path, or set cwd"
+    start = "${CLAUDE_PROJECT_DIR}" if in_project and folder == machine.workspace else folder
+    below = machine.path(str(table.get("cwd", ""))).as_posix()
+    table["cwd"] = start if below == "." else f"{start}/{below}"
+    return f"cwd is {table['cwd']}, since {paths[0]!r} is below it"
 
 
 def _place(client: ClientApp, machine: Machine, *, project: bool) -> Path:

@@ -190,8 +190,6 @@ class Gateway:
         await asyncio.gather(*(self._start(served) for served in self.served.values()))
         await self.http.start()
         self.report_rules()
-        down = [served.name for served in self.served.values() if not served.is_up]
-        log.info("servers at %s: %d; not reached yet: %s", self.url, len(self.served), ", ".join(down) or "none")
 
     async def _start(self, served: ServedUpstream) -> None:
         if served.credentials.exchange is not None:

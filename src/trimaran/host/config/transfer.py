@@ -8,7 +8,7 @@ the entries in it and everything else as it was; an entry that is there already 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast, final
 
 from msgspec import Struct
@@ -24,7 +24,17 @@ from .model import UNATTENDED, ConfigUnusable, FailedEntry, Problem, Source
 from .tomltext import read_toml, set_table, write_table
 from .yamltext import set_entry
 
-__all__ = ["Exported", "Imported", "export_servers", "import_servers", "merge_servers", "name_for", "write_servers"]
+__all__ = [
+    "Exported",
+    "Imported",
+    "export_servers",
+    "import_servers",
+    "merge_servers",
+    "name_for",
+    "project_folder",
+    "relative_paths",
+    "write_servers",
+]
 
 
 @final
@@ -94,6 +104,37 @@ def import_servers(client: ClientApp, text: str, file: str, machine: Machine) ->
         imported.lines[name] = lines.get(client_name, 1)
         imported.notes[name] = [*notes, *_doubts(name, table, machine)]
     return imported
+
+
+def project_folder(client: ClientApp, file: str, machine: Machine) -> str | None:
+    """The project that a file of a client is about; None if it is the user's file."""
+    path = machine.path(file)
+    if client.project is not None and path.name in client.others:
+        path = path.with_name(client.project[-1])
+    if client.project is None or path.parts[-len(client.project) :] != client.project:
+        return None
+    if client.user is not None and path in (client.user(machine), machine.in_home(*client.project)):
+        return None
+    return str(path.parents[len(client.project) - 1])
+
+
+def relative_paths(table: Mapping[str, Any], machine: Machine, is_there: Callable[[str], bool]) -> list[str]:
+    """The words of a command that mean another file elsewhere; `is_there` says if there is one of that name."""
+
+    def is_relative(text: str) -> bool:
+        if text.startswith(("./", "../", ".\\", "..\\")) or text in (".", ".."):
+            return True
+        is_plain = bool(text) and text[0] not in "-~$" and "://" not in text and not machine.path(text).is_absolute()
+        return is_plain and is_there(text)
+
+    command, cwd = str(table.get("command", "")), table.get("cwd")
+    words = [command] if {"/", "\\"} & {*command} else []
+    words += [str(word) for word in table.get("args", ())]
+    paths = [word for word in words if is_relative(word) or is_relative(word.partition("=")[2])]
+    if isinstance(cwd, str):  # the others are below it
+        is_fixed = cwd.startswith(("~", "$")) or machine.path(cwd).is_absolute()
+        return [] if is_fixed else [cwd]
+    return paths
 
 
 def _doubts(name: str, table: Mapping[str, Any], machine: Machine) -> list[str]:

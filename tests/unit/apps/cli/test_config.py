@@ -7,6 +7,7 @@ import stat
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -350,6 +351,48 @@ def test_a_file_is_imported_into_the_project(capsys: Capsys, home: Path) -> None
     put(Path(".cursor/mcp.json"), '{"mcpServers": {"c": {"command": "z"}}}')
     assert config(capsys, "import", "cursor", "--from-project", "--project").code == 0
     assert "[server.c]" in Path(".trimaran/mcp.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("entry", "cwd"),
+    [
+        ({"command": "node", "args": ["server.js"]}, "{project}"),
+        ({"command": "./run.sh"}, "{project}"),
+        ({"command": "node", "args": ["--config=./a.json"]}, "{project}"),
+        ({"command": "node", "args": ["main.js"], "cwd": "backend"}, "{project}/backend"),
+        ({"command": "node", "args": ["."], "cwd": "."}, "{project}"),
+        ({"command": "npx", "args": ["-y", "@scope/server", "elsewhere.js", "https://a.example/server.js"]}, None),
+        ({"command": "/bin/cat", "args": ["/server.js", "~/server.js", "${HOME}/server.js"]}, None),
+        ({"command": "node", "args": ["./main.js"], "cwd": "/srv"}, "/srv"),
+    ],
+)
+@pytest.mark.parametrize("place", [".mcp.json", ".cursor/mcp.json"])
+def test_relative_paths_of_a_projects_file_mean_the_same_files_after_an_import(
+    capsys: Capsys, home: Path, tmp_path: Path, place: str, entry: dict[str, Any], cwd: str | None
+) -> None:
+    folder = tmp_path / "their project"
+    put(folder / "server.js", "")
+    file = put(folder / place, json.dumps({"mcpServers": {"a": entry}}))
+    ended = config(capsys, "import", str(file))
+    assert ended.code == 0
+    written = tomllib.loads((home / ".config/trimaran/mcp.toml").read_text())["server"]["a"]
+    expected = None if cwd is None else cwd.replace("{project}", str(folder))
+    assert (written["command"], written.get("cwd")) == (entry["command"], expected)
+    assert ("is below it" in ended.err) == (expected != entry.get("cwd"))
+
+
+def test_relative_paths_go_by_the_project_between_its_own_files(capsys: Capsys, home: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "our project"
+    file = put(folder / ".mcp.json", '{"mcpServers": {"a": {"command": "./run.sh"}}}')
+    assert config(capsys, "import", str(file), "--project", "--workspace", str(folder)).code == 0
+    written = tomllib.loads((folder / ".trimaran/mcp.toml").read_text())["server"]["a"]
+    assert written == {"command": "./run.sh", "cwd": "${CLAUDE_PROJECT_DIR}"}
+
+
+def test_a_relative_path_in_the_users_file_is_told(capsys: Capsys, home: Path) -> None:
+    put(home / ".cursor/mcp.json", '{"mcpServers": {"a": {"command": "node", "args": ["./server.js"]}}}')
+    ended = config(capsys, "import", "cursor")
+    assert "a: './server.js' is looked for where the host runs; write its whole path, or set cwd" in ended.err
 
 
 def test_a_server_of_the_same_name_stays_unless_replaced(capsys: Capsys, home: Path) -> None:

@@ -44,8 +44,8 @@ async def test_the_command_serves_logs_json_and_ends_on_sigterm(tmp_path: Path) 
         process.kill()
         process.wait()
     logged = [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
-    assert f"1 server is served at {url} (Ctrl-C ends it)" in [line["message"] for line in logged]
-    assert any(line["logger"] == "trimaran.gateway" for line in logged)
+    told = [line["message"] for line in logged if line["logger"] == "trimaran.gateway" and url in line["message"]]
+    assert told == [f"1 server is served at {url} (Ctrl-C ends it)"]
 
 
 def test_a_configuration_that_cannot_be_used_is_told_on_one_line(tmp_path: Path) -> None:
