@@ -32,6 +32,7 @@ from msgspec.structs import replace
 from trimaran.client.client import Client
 from trimaran.client.options import Options
 from trimaran.client.results import PromptResult, ResourceResult, ToolResult
+from trimaran.connecting import Target
 from trimaran.errors import Closed, ConfigError, DeclarationError, Error, LocalProtocolError
 from trimaran.option_names import check_options
 from trimaran.types import CallToolResult, Json, TextContent, TextResourceContents, Tool
@@ -39,15 +40,17 @@ from trimaran.types import CallToolResult, Json, TextContent, TextResourceConten
 from .answers import answer_reply
 from .approvals import Approvals
 from .config import FailedEntry, HostConfig, Machine, ServerEntry, Source, load_config
+from .config.model import Touch
 from .config.values import LONGEST
 from .connect_plan import OWN_HANDLERS, ConnectPlan, Logins, plan_for
 from .consent import ConsentBridge, ConsentLost
 from .context.activation import ActiveTools
+from .context.own_tools import OwnCallOptions, OwnTool
 from .context.read_output import READ_OUTPUT, READ_OUTPUT_TOOL, output_folder, run_read_output
 from .environment import read_environment
 from .mentions import Expansion, Mention, Mentions
 from .names import Address, UnknownName, check_server_name, safe_names
-from .options import HostOptions
+from .options import HostOptions, Login, ServerOptions
 from .output_limits import OutputLimits, OutputPage, OutputStore, limit_output, without_warning
 from .oversight import Oversight
 from .permissions import (
@@ -73,7 +76,6 @@ from .trust.review import CatalogReview, DefinitionHeld, HeldDefinition, PinSett
 from .trust.untrusted import Untrusted, configured_names, trust_digest, untrusted_in
 
 if TYPE_CHECKING:
-    from trimaran.connecting import Target
     from trimaran.format import (
         AnthropicTool,
         Fit,
@@ -88,13 +90,10 @@ if TYPE_CHECKING:
     from trimaran.format.gemini import GeminiReply
     from trimaran.format.openai import ChatMessage, ChatReply, ResponsesReply
 
-    from .config.model import Touch
     from .context.budget import BudgetPlan
     from .context.code import CodeLimits, CodeResult, CodeTools
-    from .context.own_tools import OwnCallOptions, OwnTool
     from .context.report import ContextReport
     from .context.search_tool import ToolFinder
-    from .options import Login, ServerOptions
     from .trust.flow import DataFlow
     from .trust.scan import ScanFinding
 
