@@ -474,7 +474,7 @@ def run(
     on_ready: Callable[[HttpServer], object] | None = None,
     **options: Unpack[RunOptions],
 ) -> None:
-    """Serve until EOF, SIGTERM or Ctrl-C. Over HTTP, in a terminal, stderr shows the URL."""
+    """Serve until EOF, SIGTERM or Ctrl-C. In a terminal, stderr shows the URL, or says that a program should start it."""
     _check_transport(transport)
     if transport == "stdio":
         from trimaran.transports.stdio import run_stdio
