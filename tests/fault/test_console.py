@@ -229,6 +229,20 @@ def test_what_is_typed_while_the_console_starts_is_sent_once_it_is_there(
     assert terminal.is_restored()
 
 
+def test_a_tool_that_raises_shows_where(open_terminal: Callable[..., Terminal], tmp_path: Path) -> None:
+    """The console started the server, so it has the server's log."""
+    server = tmp_path / "loft.py"
+    server.write_text(
+        "from trimaran import Server\nserver = Server('loft')\n\n@server.tool\ndef sail() -> str:\n    return {}['jib']\n"
+    )
+    terminal = open_terminal("--server", f"loft={server}")
+    terminal.shows("loft: connected")
+    terminal.line("loft:sail")
+    terminal.shows("✗ loft:sail", 'loft.py", line 6, in sail', "KeyError: 'jib'")
+    terminal.press("\x11")
+    assert terminal.end() == 0
+
+
 # A server that hears neither the end of its input nor a kind signal.
 DEAF = """
 import signal, sys, time
