@@ -20,7 +20,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, Unpack, cast, final
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, Union, Unpack, cast, final
 from urllib.parse import urlsplit
 
 from trimaran import legacy_seam
@@ -46,7 +46,7 @@ __all__ = ["Target", "connect", "open_client", "run_flow", "take_apart"]
 
 T = TypeVar("T")
 
-Target: TypeAlias = "str | os.PathLike[str] | Sequence[str] | Mapping[str, object] | Channel | Server"
+Target: TypeAlias = Union[str, os.PathLike[str], Sequence[str], Mapping[str, object], Channel, "Server"]
 
 _SCRIPTS: Final = {".py": None, ".js": "node", ".mjs": "node", ".cjs": "node"}
 _STDIO_KEYS: Final = frozenset({"command", "args", "env", "inherit_env", "cwd", "sandbox"})

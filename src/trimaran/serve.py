@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from ssl import SSLContext
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, TypedDict, Unpack, final
 
 from trimaran import legacy_seam
@@ -26,8 +27,6 @@ from trimaran.transports.health import choose_health
 from trimaran.transports.stop_signals import ENDS, hangup, hear
 
 if TYPE_CHECKING:
-    from ssl import SSLContext
-
     from trimaran.server.server import Server
     from trimaran.state import Store
     from trimaran.transports.admission import RateLimiter
@@ -39,8 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AuthMiddleware", "HttpServer", "MetadataMiddleware", "asgi", "engine", "lifespan", "run", "serve", "share"]
 
-Path: TypeAlias = "str | os.PathLike[str]"
-Tls: TypeAlias = "tuple[Path, Path] | Mapping[str, Path] | SSLContext"
+Path: TypeAlias = str | os.PathLike[str]
+Tls: TypeAlias = tuple[Path, Path] | Mapping[str, Path] | SSLContext
 """`("cert.pem", "key.pem")`; a mapping with certfile, keyfile, cacertfile, password; or a ready context."""
 Transport: TypeAlias = Literal["stdio", "http", "streamable-http"]
 
@@ -475,7 +474,7 @@ def run(
     on_ready: Callable[[HttpServer], object] | None = None,
     **options: Unpack[RunOptions],
 ) -> None:
-    """Serve until EOF, SIGTERM or Ctrl-C. Over HTTP, in a terminal, stderr shows the URL."""
+    """Serve until EOF, SIGTERM or Ctrl-C. In a terminal, stderr shows the URL, or says that a program should start it."""
     _check_transport(transport)
     if transport == "stdio":
         from trimaran.transports.stdio import run_stdio

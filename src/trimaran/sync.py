@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar, Unpack, 
 
 from trimaran.client.client import Client, Timeout
 from trimaran.client.connection import Unset
+from trimaran.client.option_types import CallOptions, ListenOptions, LogLevel, OnProgress, Roots, TaskOptions
 from trimaran.client.options import ClientState
 from trimaran.client.results import D, Page, PromptResult, ResourceResult, ToolResult
 from trimaran.client.subscriptions import Change, ChangeStream, Subscription
@@ -42,7 +43,6 @@ from trimaran.types import (
 )
 
 if TYPE_CHECKING:
-    from trimaran.client.option_types import CallOptions, ListenOptions, LogLevel, OnProgress, Roots, TaskOptions
     from trimaran.connect_options import ConnectOptions
 
 __all__ = ["SyncClient", "SyncSubscription", "SyncTask"]

@@ -214,11 +214,12 @@ def test_a_person_connects_completes_calls_refuses_fills_in_a_form_and_leaves(
     assert terminal.has_left_nobody()
 
 
+@pytest.mark.parametrize("options", [[], ["--no-pictures"]], ids=["pictures", "no-pictures"])
 def test_what_is_typed_while_the_console_starts_is_sent_once_it_is_there(
-    open_terminal: Callable[..., Terminal],
+    open_terminal: Callable[..., Terminal], options: list[str]
 ) -> None:
     """From the first moment on, when the terminal is still in line mode, to the last, when the server starts."""
-    terminal = open_terminal("--server", f"calc={CALC}", "--no-pictures")
+    terminal = open_terminal("--server", f"calc={CALC}", *options)
     terminal.press("calc:add a=40 b=2\r")
     terminal.until(lambda: b"\x1b[?1049h" in terminal.output, "the screen of the console")
     terminal.press("calc:multiply a=7 b=6\rcalc:su\t")
@@ -226,6 +227,20 @@ def test_what_is_typed_while_the_console_starts_is_sent_once_it_is_there(
     terminal.press("\x11")
     assert terminal.end() == 0
     assert terminal.is_restored()
+
+
+def test_a_tool_that_raises_shows_where(open_terminal: Callable[..., Terminal], tmp_path: Path) -> None:
+    """The console started the server, so it has the server's log."""
+    server = tmp_path / "loft.py"
+    server.write_text(
+        "from trimaran import Server\nserver = Server('loft')\n\n@server.tool\ndef sail() -> str:\n    return {}['jib']\n"
+    )
+    terminal = open_terminal("--server", f"loft={server}")
+    terminal.shows("loft: connected")
+    terminal.line("loft:sail")
+    terminal.shows("✗ loft:sail", 'loft.py", line 6, in sail', "KeyError: 'jib'")
+    terminal.press("\x11")
+    assert terminal.end() == 0
 
 
 # A server that hears neither the end of its input nor a kind signal.
@@ -367,14 +382,14 @@ def test_a_projects_servers_start_only_after_a_yes(open_terminal: Callable[..., 
     (project / ".trimaran").mkdir(parents=True)
     (project / ".trimaran" / "mcp.toml").write_text(f'[server.calc]\ncommand = "{sys.executable}"\nargs = ["{CALC}"]\n')
     terminal = open_terminal("--no-pictures", cwd=project)
-    terminal.shows("Do you trust this project's mcp.toml?", "start calc:")
+    terminal.shows("Do you trust this project's configuration?", "start calc:")
     assert terminal.family == set()
     terminal.answer("\r")
     terminal.shows("is not trusted", "○ calc off")
     terminal.press("\x11")
     assert terminal.end() == 0
     again = open_terminal("--no-pictures", cwd=project)
-    again.shows("Do you trust this project's mcp.toml?")
+    again.shows("Do you trust this project's configuration?")
     again.answer("y")
     again.shows("● calc: connected (4 tools)")
     again.press("\x04")

@@ -143,17 +143,25 @@ async def test_one_process_plays_all_three_roles(server: Server) -> None:
 
 
 @pytest.mark.slow
-def test_run_shows_its_url_at_a_terminal() -> None:
-    code = "from trimaran import Server; Server('small', version='1').run('http', port=0)"
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ("'http', port=0", b"small is served at http://127.0.0.1:"),
+        ("", b"small waits for a program that speaks MCP to its stdin"),
+    ],
+    ids=["http", "stdio"],
+)
+def test_run_says_at_a_terminal_where_the_server_is(arguments: str, line: bytes) -> None:
+    code = f"from trimaran import Server; Server('small', version='1').run({arguments})"
     master, slave = pty.openpty()
-    child = subprocess.Popen([sys.executable, "-c", code], stderr=slave)
+    child = subprocess.Popen([sys.executable, "-c", code], stdin=slave, stdout=subprocess.DEVNULL, stderr=slave)
     os.close(slave)
     try:
         shown = b""
         while b"\n" not in shown:
             assert select.select([master], [], [], 20.0)[0], "nothing came in time"
             shown += os.read(master, 4096)
-        assert shown.startswith(b"small is served at http://127.0.0.1:")
+        assert shown.startswith(line)
         child.terminate()
         assert child.wait(20.0) == 0
     finally:

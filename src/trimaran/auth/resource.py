@@ -44,9 +44,9 @@ __all__ = ["Authorizer", "JwtAuthorizer", "ProtectedResource", "answer_document"
 
 logger: Final = BoundedLog("trimaran.auth")
 
-Resolver: TypeAlias = "Callable[[Any], Any]"
-Pairs: TypeAlias = "list[tuple[str, str]]"
-Answer: TypeAlias = "tuple[int, Pairs, bytes]"
+Resolver: TypeAlias = Callable[[Any], Any]
+Pairs: TypeAlias = list[tuple[str, str]]
+Answer: TypeAlias = tuple[int, Pairs, bytes]
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 _ALLOW: Final = "GET, HEAD, OPTIONS"

@@ -16,7 +16,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from types import TracebackType, UnionType
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar, Unpack, cast, final
+from typing import Any, Final, Literal, Self, TypeAlias, TypeVar, Unpack, cast, final
 
 import msgspec
 from msgspec import Raw
@@ -59,6 +59,7 @@ from trimaran.types import (
 
 from .cache import Cache
 from .connection import Connection, Unset
+from .option_types import CallOptions, ListenOptions, LogLevel, OnProgress, Roots, TaskOptions
 from .options import MAX_TIMEOUT, ClientState
 from .results import (
     D,
@@ -76,18 +77,15 @@ from .subscriptions import ChangeStream, Subscription, SubscriptionHub
 from .tasks import TASKS, TaskClient, TaskHandle, read_begun
 from .tool_calls import KnownTool, KnownTools
 
-if TYPE_CHECKING:
-    from .option_types import CallOptions, ListenOptions, LogLevel, OnProgress, Roots, TaskOptions
-
 __all__ = ["Client", "Recipe", "recipe_of"]
 
 log: logging.Logger = logging.getLogger("trimaran.client")
 
 Timeout = float | None | type[Unset]
 
-_CALL_OPTIONS: Final = frozenset({"timeout", "max_timeout", "on_progress", "raise_on_error", "idempotent", "meta"})
-_TASK_OPTIONS: Final = frozenset({"ttl", "raise_on_error", "timeout", "meta"})
-_LISTEN_OPTIONS: Final = frozenset({"tools", "prompts", "resources_list", "resources"})
+_CALL_OPTIONS: Final = CallOptions.__annotations__.keys()
+_TASK_OPTIONS: Final = TaskOptions.__annotations__.keys()
+_LISTEN_OPTIONS: Final = ListenOptions.__annotations__.keys()
 _MAX_PAGES: Final = MAX_PAGES
 _LIST_BYTES: Final = 64 * 1024 * 1024  # of all pages of a list, on the wire
 _KEEP_BYTES: Final = 1024 * 1024  # of one result in the cache

@@ -1,6 +1,6 @@
 """The types of the options of a client's methods: a misspelt option is an error in pyright and mypy, and editors complete it.
 
-No module imports this one at run time, so it costs a program nothing. The options of `connect` are in `connect_options.py`.
+The options of `connect` are in `connect_options.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "cr
 
 OnProgress: TypeAlias = Callable[[float, float | None, str | None], object]
 """Called with the progress, the total if the server knows it, and a message."""
-Roots: TypeAlias = "Iterable[str | os.PathLike[str] | Root | Mapping[str, object]] | Callable[[], object]"
+Roots: TypeAlias = Iterable[str | os.PathLike[str] | Root | Mapping[str, object]] | Callable[[], object]
 """Paths, `file://` URIs or Roots; or a function, plain or async, that returns them."""
 
 

@@ -34,9 +34,6 @@ class SandboxTable(TypedDict, total=False):
     env: list[str]
 
 
-SandboxOption: TypeAlias = "Literal['strict'] | SandboxTable | Sandbox"
-
-
 @final
 class Sandbox(Struct, frozen=True, kw_only=True):
     """What a server's process, and every process that it starts, may reach beyond its own program and the system's libraries."""
@@ -59,6 +56,9 @@ class Sandbox(Struct, frozen=True, kw_only=True):
             f"gets {', '.join(self.env)}" if self.env else "",
         ]
         return "; ".join(part for part in parts if part)
+
+
+SandboxOption: TypeAlias = Literal["strict"] | SandboxTable | Sandbox
 
 
 def read_sandbox(value: Any) -> Sandbox | None:

@@ -25,7 +25,7 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, final
+from typing import Any, Final, Literal, Self, TypeAlias, final
 from urllib.parse import urlsplit
 
 from trimaran.client.server_requests import Elicitation, Sampling
@@ -33,9 +33,7 @@ from trimaran.errors import ConfigError, DeclarationError, Error, LocalProtocolE
 from trimaran.types import Json, Tool
 
 from .permissions import Decision, RememberedAnswers
-
-if TYPE_CHECKING:
-    from .trust.review import HeldDefinition
+from .trust.review import HeldDefinition
 
 __all__ = ["CAP", "MOST_WAITING", "ConsentBridge", "ConsentLost", "Question", "Questions", "Reply"]
 

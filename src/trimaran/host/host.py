@@ -5,8 +5,9 @@
         result = await host.call("mcp__github__search", {"query": "sails"})
 
 This is the facade. `config/` says which servers exist, `supervise.py` keeps each running, `tool_catalog.py` names their
-tools, `permissions/` decides, `approvals.py` and `consent.py` ask a person, `output_limits.py` shortens results, `answers.py`
-answers a model's reply, `mentions.py` reads resources, `trust/` knows what is trusted. They meet in one path for every call:
+tools, `rules_in_force.py` gathers the rules, `permissions/` decides by them, `approvals.py` and `consent.py` ask a person,
+`output_limits.py` shortens results, `model_calls.py` reads and writes for models, `host_tools.py` has the host's own tools,
+`answers.py` answers a model's reply, `mentions.py` reads resources. They meet in one path for every call:
 
     name -> server and tool -> decision -> question, if the rules say ask -> call -> limits -> result
 
@@ -33,23 +34,26 @@ from msgspec.structs import replace
 from trimaran.client.client import Client
 from trimaran.client.options import Options
 from trimaran.client.results import PromptResult, ResourceResult, ToolResult
+from trimaran.connecting import Target
 from trimaran.errors import Closed, ConfigError, DeclarationError, Error, LocalProtocolError
 from trimaran.option_names import check_options
 from trimaran.types import CallToolResult, Json, TextContent, TextResourceContents, Tool
 
 from .answers import answer_reply
 from .approvals import Approvals
-from .config import FailedEntry, HostConfig, Machine, ServerEntry, Source, load_config
+from .config import FailedEntry, HostConfig, Machine, ServerEntry, load_config
+from .config.model import Touch
 from .config.values import LONGEST
 from .connect_plan import OWN_HANDLERS, ConnectPlan, Logins, plan_for
 from .consent import ConsentBridge, ConsentLost
 from .context.activation import ActiveTools
 from .context.facts import DefinitionFacts
+from .context.own_tools import OwnCallOptions, OwnTool
 from .context.read_output import READ_OUTPUT, READ_OUTPUT_TOOL, output_folder, run_read_output
 from .environment import read_environment
 from .mentions import Expansion, Mention, Mentions
 from .names import Address, UnknownName, check_server_name, safe_names
-from .options import HostOptions
+from .options import HostOptions, Login, ServerOptions
 from .output_limits import OutputLimits, OutputPage, OutputStore, limit_output, without_warning
 from .oversight import Oversight
 from .permissions import (
@@ -57,25 +61,18 @@ from .permissions import (
     DecisionLog,
     Explanation,
     Gate,
-    Policy,
-    Rule,
-    RuleProblem,
-    RulesRead,
     Subject,
-    check,
-    read_config_rules,
-    read_options,
 )
 from .pinning import HeldQuestions, read_pins
+from .rules_in_force import RulesInForce
 from .supervise import ServerStatus, SupervisedServer
 from .tool_catalog import ToolCatalog
 from .tool_formats import FormattedTools, ToolFormats
-from .trust.project import UNTRUSTED, Trust
+from .trust.project import UNTRUSTED
 from .trust.review import CatalogReview, DefinitionHeld, HeldDefinition, PinSetting
-from .trust.untrusted import Untrusted, configured_names, trust_digest, untrusted_in
+from .trust.untrusted import Untrusted, configured_names
 
 if TYPE_CHECKING:
-    from trimaran.connecting import Target
     from trimaran.format import (
         AnthropicTool,
         Fit,
@@ -90,13 +87,10 @@ if TYPE_CHECKING:
     from trimaran.format.gemini import GeminiReply
     from trimaran.format.openai import ChatMessage, ChatReply, ResponsesReply
 
-    from .config.model import Touch
     from .context.budget import BudgetPlan
     from .context.code import CodeLimits, CodeResult, CodeTools
-    from .context.own_tools import OwnCallOptions, OwnTool
     from .context.report import ContextReport
     from .context.search_tool import ToolFinder
-    from .options import Login, ServerOptions
     from .trust.flow import DataFlow
     from .trust.scan import ScanFinding
 
@@ -173,7 +167,7 @@ class Host:
     ) -> None:
         check_options(options, HostOptions.__annotations__, "Host")
         get = options.get
-        bridge, on_question, trust, audit = get("bridge"), get("on_question"), get("trust"), get("audit")
+        bridge, on_question, audit = get("bridge"), get("on_question"), get("audit")
         if bridge is not None and on_question is not None:
             raise ConfigError("give bridge= or on_question=, not both: a Bridge takes on_question itself")
         connect_options: dict[str, Any] = {**(get("options") or {})}
@@ -188,17 +182,16 @@ class Host:
         self.config: Final = config if isinstance(config, HostConfig) else _config_of(config or {})
         self.bridge: Final = ConsentBridge(on_question=on_question) if on_question is not None else bridge
         """The way to a person, if there is one."""
-        self._trust = trust if isinstance(trust, Trust) else None
-        self._is_trusting = trust is None or trust is True
-        self._untrusted = self._suspicious(trust)
+        self._rules = RulesInForce(
+            self.config, get("trust"), allow=get("allow", ()), ask=get("ask", ()), deny=get("deny", ())
+        )
         self._kept_logins: frozenset[str] = frozenset()
         """The untrusted servers for which a login is stored."""
-        self._reading = self._read_rules(get("allow", ()), get("ask", ()), get("deny", ()))
-        self._brought: dict[str, tuple[Rule, ...]] = {}
-        """The rules that came with the entries for `start_server`."""
         self._audit: DecisionLog | None = AuditLog(audit) if isinstance(audit, (str, os.PathLike)) else audit
         self._owns_audit = self._audit is not audit
-        self.gate: Final = Gate(self._policy(), audit=self._audit, attended=False, auto_allow=get("auto_allow", False))
+        self.gate: Final = Gate(
+            self._rules.policy(), audit=self._audit, attended=False, auto_allow=get("auto_allow", False)
+        )
         """The rules, and the answers that a person gave for good."""
         self._safe: dict[str, str] = {}
         """The safe name of each server. It never changes while the host lives."""
@@ -290,49 +283,18 @@ class Host:
 
     # --- whose files -------------------------------------------------------------------------------------------------
 
-    def _suspicious(self, trust: Trust | bool | None) -> tuple[Source, ...]:
-        """The untrusted files. The host does nothing that they say, but their denials hold."""
-        if trust is None or trust is True:
-            return ()
-        if trust is not False and not isinstance(cast("Any", trust), Trust):
-            raise ConfigError(f"trust is a Trust, True or False, not {type(trust).__name__}: write trust=Trust(path)")
-        config = self.config
-        # A configuration that a program puts together may name no sources; its entries do.
-        entries = (*config.servers.values(), *config.failed.values(), *config.rules)
-        sources = dict.fromkeys((*config.sources, *(entry.source for entry in entries)))
-        projects = [source for source in sources if source.level == "project"]
-        if trust is not False:
-            projects = [file for file in projects if not trust.is_trusted(file.file, trust_digest(config, file))]
-        return tuple(projects)
-
-    def _policy(self) -> Policy:
-        """The rules in force. An untrusted file's rules allow nothing, and their reasons reach no model."""
-        rules = [*self._reading.rules, *(rule for rules in self._brought.values() for rule in rules)]
-        if self._untrusted:
-            rules = [
-                rule if rule.source.kind != "project" else replace(rule, reason="")
-                for rule in rules
-                if rule.source.kind != "project" or rule.action != "allow"
-            ]
-        return Policy(rules)
-
-    def _is_untrusted(self, name: str) -> bool:
-        plan = self._plans.get(name)
-        return plan is not None and plan.entry is not None and plan.entry.source in self._untrusted
-
     @property
     def untrusted(self) -> tuple[Untrusted, ...]:
         """Everything that the project's `mcp.toml` would start, allow and inherit; empty if it is trusted. Show it, and ask.
 
         Stored logins are known once the host has started.
         """
-        rules = (*self._reading.rules, *self.gate.standing.rules)
-        return untrusted_in(self.config, self._untrusted, rules=rules, logins=self._kept_logins)
+        return self._rules.describe_untrusted(self.gate.standing.rules, self._kept_logins)
 
     @property
     def untrusted_files(self) -> tuple[str, ...]:
         """The files that are not trusted."""
-        return tuple(source.file for source in self._untrusted)
+        return tuple(source.file for source in self._rules.untrusted)
 
     async def trust_project(self) -> list[ServerStatus]:
         """Trust the project's `mcp.toml` as it was read: start its servers and apply its rules. Call it for a person's yes.
@@ -344,15 +306,10 @@ class Host:
         """
         if self._closing is not None:
             raise Closed("the host is closed")
-        trusted = self._untrusted
-        if self._trust is not None:
-            digests = {source.file: trust_digest(self.config, source) for source in trusted}
-            for file, digest in digests.items():
-                if digest:
-                    await asyncio.to_thread(self._trust.add, file, digest)
-        names = [name for name in self._servers if self._is_untrusted(name)]
-        self._untrusted = tuple(file for file in self._untrusted if file not in trusted)
-        self.gate.policy = self._policy()
+        untrusted = [name for name in self._servers if self._rules.is_untrusted(self._plans.get(name))]
+        await self._rules.trust_files()
+        self.gate.policy = self._rules.policy()
+        names = [name for name in untrusted if name in self._servers]
         for name in names:
             server = self._servers[name]
             if server.reason != UNTRUSTED:
@@ -365,19 +322,6 @@ class Host:
         return [self._servers[name].status for name in names if name in self._servers]
 
     # --- what is configured ------------------------------------------------------------------------------------------
-
-    def _read_rules(self, allow: Iterable[str], ask: Iterable[str], deny: Iterable[str]) -> RulesRead:
-        for action, texts in (("allow", allow), ("ask", ask), ("deny", deny)):
-            if isinstance(texts, str):  # its characters would be rules, and "*" is one
-                raise ConfigError(f"{action} must be a list of rules: write {action}=[{texts!r}]")
-        reading = read_config_rules(self.config) + read_options(allow=allow, ask=ask, deny=deny)
-        general = [problem for problem in reading.errors if problem.server is None]
-        if general:
-            raise ConfigError("\n".join(map(str, general)))
-        for problem in reading.problems:
-            if problem.severity == "warning":
-                log.warning("%s", problem)
-        return reading
 
     def _configure(self, config: HostConfig | Mapping[str, Target | Client] | None) -> None:
         """Make the supervised servers. A server with a mistake in its entry or its rules starts as failed."""
@@ -398,9 +342,7 @@ class Host:
         # A rule that cannot be read might be the one that denies, so no server may run under its name.
         failed = self.config.failed.get(name)
         errors = [failed.reason] if failed is not None else []
-        problem = "\n".join(
-            [*errors, *(str(rule_problem) for rule_problem in self._reading.errors if rule_problem.server == name)]
-        )
+        problem = "\n".join([*errors, *self._rules.errors_about(name)])
 
         def dial(**more: Any) -> Client:
             return self._logins.client(plan, {**self._options, **self._asking.handlers(name), **more})
@@ -428,7 +370,7 @@ class Host:
         )
         self._plans[name] = plan
         self._servers[name] = server
-        if self._is_untrusted(name):
+        if self._rules.is_untrusted(self._plans.get(name)):
             server.reason = UNTRUSTED
         return server
 
@@ -470,11 +412,10 @@ class Host:
             for server in self._servers.values():
                 await server.stop("disabled", "TRIMARAN_NO_MCP is set")
             return
-        if self._untrusted:
-            untrusted = [entry for entry in self.config.servers.values() if entry.source in self._untrusted]
-            self._kept_logins = await self._logins.kept(untrusted)
+        if self._rules.untrusted:
+            self._kept_logins = await self._logins.kept(self._rules.untrusted_entries())
         for name in self._servers:
-            if not self._is_untrusted(name):
+            if not self._rules.is_untrusted(self._plans.get(name)):
                 self._begin(name)
         if self._wait:
             try:
@@ -541,19 +482,7 @@ class Host:
             raise ConfigError(
                 f"the server {name!r} is not started: TRIMARAN_NO_MCP is set; unset it, and make the host again"
             )
-        if plan is None or plan.entry is None:
-            return
-        if plan.entry.source in self._untrusted:
-            raise ConfigError(
-                f"the server {name!r} is not started: {UNTRUSTED} ({plan.entry.source.file}); once a person has read it, "
-                "await host.trust_project()"
-            )
-        is_others = not self._is_trusting and plan.entry.source.level == "project"
-        if is_others and plan.entry not in self.config.servers.values():
-            raise ConfigError(
-                f"the server {name!r} is not started: this host was made without {plan.entry.where()}, so no person trusted "
-                "it; make a new Host of the new configuration, with trust=Trust()"
-            )
+        self._rules.require_trusted(name, plan)
 
     # --- servers -----------------------------------------------------------------------------------------------------
 
@@ -577,8 +506,7 @@ class Host:
         catalog = {
             name: list(server.tools) if server.state == "connected" else None for name, server in self._servers.items()
         }
-        rules: list[RuleProblem] = [problem for problem in self._reading.problems if problem.severity == "warning"]
-        rules += check(self._reading.rules, catalog, self._safe)
+        rules = self._rules.warnings(catalog, self._safe)
         offered = [] if format is None else self._offer(format, options, budget).problems
         return [*map(str, self.config.problems), *map(str, rules), *offered]
 
@@ -607,7 +535,8 @@ class Host:
         if name in self._servers:
             raise AlreadyRegistered(f"there is a server {name!r} already: stop it first, or use another name")
         self._require_startable(name, plan_for(name, target, self._environment, options, self._options.get("auth")))
-        self._bring(name, target)
+        self._rules.add_server(name, target)
+        self.gate.policy = self._rules.policy()
         server = self._add(name, target, options)
         try:
             server.start()
@@ -618,13 +547,6 @@ class Host:
             if self._servers.get(name) is server and server.state != "needs_auth":
                 await self._remove(name)
             raise
-
-    def _bring(self, name: str, target: Any) -> None:
-        """Apply the rules of an entry that is not in this host's configuration."""
-        if not isinstance(target, ServerEntry) or target is self.config.servers.get(name) or not target.permissions:
-            return
-        self._brought[name] = read_config_rules(HostConfig(servers={name: target})).checked()
-        self.gate.policy = self._policy()
 
     async def stop_server(self, name: str) -> None:
         """End a server and take it out of the catalog.
@@ -639,8 +561,8 @@ class Host:
         server = self._servers.pop(name, None)
         if server is not None:
             self._plans.pop(name, None)
-            if self._brought.pop(name, None) is not None:
-                self.gate.policy = self._policy()
+            self._rules.remove_server(name)
+            self.gate.policy = self._rules.policy()
             self._asking.forget(name)
             self._oversight.forget(name)
             self._renew()  # first: while it ends, the catalog is read already
@@ -878,7 +800,7 @@ class Host:
         """The tokens for the definitions of tools, if there is a limit: the host's own, else that of a trusted file."""
         if self._own_budget is not None:
             return self._own_budget
-        budgets = (context.budget for context in self.config.contexts if context.source not in self._untrusted)
+        budgets = (context.budget for context in self.config.contexts if context.source not in self._rules.untrusted)
         return next((budget for budget in budgets if budget is not None), None)
 
     def _offer(self, format: Format | None, options: FormatOptions, budget: int | None = None) -> FormattedTools:

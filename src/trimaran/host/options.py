@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeAlias, TypedDict
 
-if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterable, Mapping
+from trimaran.client.option_types import Roots
+from trimaran.client.server_requests import Sampling
+from trimaran.connect_options import ConnectOptions
+from trimaran.oauth.grant import UserAgent
+from trimaran.state.token_storage import TokenStore
 
-    from trimaran.client import Sampling
-    from trimaran.client.option_types import Roots
-    from trimaran.connect_options import ConnectOptions
-    from trimaran.oauth.grant import UserAgent
-    from trimaran.state import TokenStore
+from .config.model import FlowMode, PinMode, ScanMode
+from .consent import ConsentBridge, Question
+from .output_limits import OutputLimits
+from .permissions import DecisionLog
+from .trust.pins import Pins
+from .trust.project import Trust
 
-    from .config.model import FlowMode, PinMode, ScanMode
-    from .consent import ConsentBridge, Question
-    from .output_limits import OutputLimits
-    from .permissions import DecisionLog
-    from .trust import Pins, Trust
+__all__ = ["HostOptions", "Login", "ServerOptions"]
 
-    class ServerOptions(ConnectOptions, total=False):
-        """The options of `Host.start_server`: those of `connect`, and how long to wait for the start."""
+Login: TypeAlias = UserAgent | Callable[..., object] | bool | None
 
-        startup_timeout: float
-        startup_limit: float
 
-    Login = UserAgent | Callable[..., object] | bool | None
+class ServerOptions(ConnectOptions, total=False):
+    """The options of `Host.start_server`: those of `connect`, and how long to wait for the start."""
 
-__all__ = ["HostOptions"]
+    startup_timeout: float
+    startup_limit: float
 
 
 class HostOptions(TypedDict, total=False):

@@ -77,6 +77,6 @@ class CallUser(Struct, frozen=True):
     """The name of the result, in the words of an error message."""
 
 
-Effect: TypeAlias = "HttpRequest | Redirect | Browse | CallUser"
+Effect: TypeAlias = HttpRequest | Redirect | Browse | CallUser
 # The value sent back depends on the effect (an HttpReply, a redirect URI, a text), which a generator's type cannot express.
 Flow: TypeAlias = Generator[Effect, Any, T]

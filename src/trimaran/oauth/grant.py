@@ -60,8 +60,8 @@ class LoginStore(Protocol):
     def lock(self, key: str) -> AbstractAsyncContextManager[None]: ...
 
 
-Login: TypeAlias = "UserAgent | Callable[[str], str | Awaitable[str]] | bool | None"
-TextOrAwaitable: TypeAlias = "str | Awaitable[str]"
+Login: TypeAlias = UserAgent | Callable[[str], str | Awaitable[str]] | bool | None
+TextOrAwaitable: TypeAlias = str | Awaitable[str]
 
 
 class FlowEnvironment(Struct, frozen=True):

@@ -38,7 +38,7 @@ __all__ = [
 
 Visible: TypeAlias = Callable[[Any], bool]
 """May this principal see it?"""
-VisibleTo: TypeAlias = "Sequence[str] | Callable[[Any], bool] | None"
+VisibleTo: TypeAlias = Sequence[str] | Callable[[Any], bool] | None
 """The same as an author declares it: scopes, all of which are needed, or a function of the principal."""
 
 # Allowed clock skew, the same as the auth providers': a stream stays open while its token would still be accepted.

@@ -19,7 +19,7 @@ from trimaran.types import Json
 
 __all__ = ["CustomRoutes", "RouteHandler", "RouteRequest"]
 
-RouteHandler: TypeAlias = "Callable[[Any], Awaitable[Any] | Any]"
+RouteHandler: TypeAlias = Callable[[Any], Awaitable[Any] | Any]
 
 HEALTH_PATHS: Final = ("/livez", "/readyz", "/gauges")
 _METADATA: Final = "/.well-known/oauth-protected-resource"

@@ -47,6 +47,8 @@ from .prompts import PromptEntry, PromptOptions, compile_prompt
 from .registry import Registry
 from .resources import ResourceEntry, ResourceOptions, TemplateEntry, compile_resource, compile_template
 from .runtime import ServerRuntime
+from .seams import ServerSessions
+from .session_info import SessionInfo
 from .tools import ToolEntry, ToolOptions, compile_tool, icons_of
 
 if TYPE_CHECKING:
@@ -57,8 +59,6 @@ if TYPE_CHECKING:
     from trimaran.transports.asgi import AsgiApp
     from trimaran.transports.engine import Engine
 
-    from .seams import ServerSessions
-    from .session_info import SessionInfo
     from .transform_options import Choice, ToolChoice, TransformOptions
 
 __all__ = ["Server"]

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
-from typing import TYPE_CHECKING, TypeAlias, Unpack, cast, final
+from typing import TYPE_CHECKING, TypeAlias, Union, Unpack, cast, final
 
 from trimaran import legacy_seam
 from trimaran.client.link import Channel, ExitReport, Owner
@@ -108,7 +108,7 @@ class _End:
         return ExitReport()
 
 
-ChannelTarget: TypeAlias = "Channel | Server | Sequence[str]"
+ChannelTarget: TypeAlias = Union[Channel, Sequence[str], "Server"]
 """A channel, a server in memory, or the command of a child process."""
 
 

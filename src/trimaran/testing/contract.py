@@ -25,8 +25,8 @@ from trimaran.errors import ConnectionLost, Error
 
 __all__ = ["CHANNEL_CHECKS", "check_channel"]
 
-Made: TypeAlias = "Channel | tuple[Channel, Channel]"
-Make: TypeAlias = "Callable[[], Made | Awaitable[Made]]"
+Made: TypeAlias = Channel | tuple[Channel, Channel]
+Make: TypeAlias = Callable[[], Made | Awaitable[Made]]
 
 # Longer than an honest channel takes on a busy machine; a check that hangs shall not hang the tests.
 _PATIENCE: Final = 10.0

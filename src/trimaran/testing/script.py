@@ -11,7 +11,7 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
-from typing import Any, Final, Self, TypeAlias, cast, final
+from typing import Any, Final, Self, TypeAlias, Union, cast, final
 
 import msgspec
 
@@ -26,9 +26,9 @@ __all__ = ["ScriptedPeer"]
 
 _NOTHING: Final[Any] = ...
 
-Says: TypeAlias = "str | bytes | Mapping[str, object] | Callable[[dict[str, Json]], Says]"
-Answers: TypeAlias = "Mapping[str, object] | Callable[[dict[str, Json]], object]"
-Fails: TypeAlias = "tuple[int, str] | tuple[int, str, Any]"
+Says: TypeAlias = Union[str, bytes, Mapping[str, object], "Callable[[dict[str, Json]], Says]"]
+Answers: TypeAlias = Mapping[str, object] | Callable[[dict[str, Json]], object]
+Fails: TypeAlias = tuple[int, str] | tuple[int, str, Any]
 
 
 class _LeftScript(Exception):

@@ -38,7 +38,7 @@ from trimaran.state.contracts import (
 
 __all__ = ["STORE_CHECKS", "check_store"]
 
-Make: TypeAlias = "Callable[[], Store | Awaitable[Store]]"
+Make: TypeAlias = Callable[[], Store | Awaitable[Store]]
 
 # Longer than an honest store takes on a busy machine; a check that hangs shall not hang the tests.
 _PATIENCE: Final = 10.0

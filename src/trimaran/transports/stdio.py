@@ -414,6 +414,11 @@ def _end_without_parent() -> None:
     threading.Thread(target=watch, name="trimaran-parent", daemon=True).start()
 
 
+_TO_A_PERSON: Final = (
+    "waits for a program that speaks MCP to its stdin (Ctrl-C ends it). To try it: `trimaran list FILE`"
+)
+
+
 def run_stdio(
     server: Server, *, legacy: Callable[[Duplex], LegacyHalf] | None = None, watch_parent: bool = True, **options: Any
 ) -> None:
@@ -430,6 +435,8 @@ def run_stdio(
         task = asyncio.current_task()
         assert task is not None
         hear((*ENDS, *hangup()), task.cancel)
+        if os.isatty(pipes.stdin) and os.isatty(2):
+            os.write(2, f"{server.info.name} {_TO_A_PERSON}\n".encode())
         try:
             await serve_stdio(server, pipes=pipes, legacy=legacy, watch_parent=watch_parent)
         except asyncio.CancelledError:

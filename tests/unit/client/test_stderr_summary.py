@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trimaran.client.stderr_summary import explain_stderr, telling_lines
+from trimaran.client.stderr_summary import explain_stderr, lines_of_failure, telling_lines
 
 NODE = """\
 /srv/dist/index.js:12
@@ -97,3 +97,45 @@ def test_a_line_is_whole_unless_it_is_a_dump() -> None:
 def test_silence_is_said() -> None:
     assert explain_stderr([]) == "; it wrote nothing on stderr"
     assert explain_stderr(["a", "b"]) == "; its stderr says:\n    a\n    b"
+
+
+LOG = """\
+tool 'a' failed [11111111]
+Traceback (most recent call last):
+  File "/srv/a.py", line 1, in a
+    raise ValueError("other")
+ValueError: other
+ERROR trimaran.server: tool 'b' failed [22222222]
+Traceback (most recent call last):
+  File "/srv/b.py", line 2, in b
+    fetch()
+    ~~~~~^^
+  File "/usr/lib/python3.11/site-packages/net.py", line 9, in fetch
+    raise OSError
+OSError: no network
+started again
+""".splitlines()
+
+
+@pytest.mark.parametrize(
+    ("failure", "shown"),
+    [
+        (
+            "it failed; details under error 22222222",
+            ['  File "/srv/b.py", line 2, in b', "    fetch()", "OSError: no network"],
+        ),
+        (
+            "it failed; details under error 11111111",
+            ['  File "/srv/a.py", line 1, in a', '    raise ValueError("other")', "ValueError: other"],
+        ),
+        ("it failed; details under error 33333333", []),
+        ("there is no such boat", []),
+    ],
+    ids=["its own place", "not the last", "another number", "a tool's own words"],
+)
+def test_where_a_tool_failed_is_found_in_its_servers_log(failure: str, shown: list[str]) -> None:
+    assert lines_of_failure([failure], LOG) == shown
+
+
+def test_a_log_that_breaks_off_is_shown_as_far_as_it_goes() -> None:
+    assert lines_of_failure(["under error 22222222"], LOG[:8]) == ['  File "/srv/b.py", line 2, in b']

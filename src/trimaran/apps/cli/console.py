@@ -69,7 +69,6 @@ def command(
     _require_terminal()
     from trimaran.apps.console import run_console
     from trimaran.apps.console.history import default_file
-    from trimaran.apps.console.rendering import prepare_pictures
 
     config = configure(file, servers)
     if no_mcp:
@@ -84,8 +83,6 @@ def command(
         # A file that was named was meant; what lies in a project is asked about.
         return Host(config, allow=allow, ask=ask, deny=deny, audit=audit, trust=Trust(), **options)
 
-    if not no_pictures:
-        prepare_pictures()
     history = None if no_history else default_file()
     return run_console(open_host, model=model, code=code, pictures=not no_pictures, history=history)
 

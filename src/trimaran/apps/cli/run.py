@@ -10,16 +10,15 @@ import asyncio
 import contextlib
 import logging
 import os
-import re
 import signal
 import traceback
 from collections import deque
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Awaitable, Callable, Generator
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
+from trimaran.client.stderr_summary import lines_of_failure
 from trimaran.errors import CallError, Error, RemoteProtocolError, TimedOut
 from trimaran.transports.child_environment import child_environment, describe_missing, missing_variables
 
@@ -33,14 +32,10 @@ if TYPE_CHECKING:
     from trimaran.client.option_types import LogLevel
     from trimaran.client.server_requests import LogEntry
 
-__all__ = ["connect_options", "connect_target", "heard", "run", "run_loop", "traceback_of"]
+__all__ = ["connect_options", "connect_target", "heard", "run", "run_loop"]
 
 Work = Callable[["Client"], Awaitable[int]]
 
-_NUMBER: Final = re.compile(r"under error ([0-9a-f]{8})\b")  # as `server/tools.py` says it
-_LOGGED: Final = re.compile(r"failed \[([0-9a-f]{8})\]$")  # as `server/handlers.py` logs it
-# Code that is not the user's: packages, the standard library, and this library.
-_INSTALLED: Final = ("site-packages", "/lib/python", str(Path(__file__).parents[1]))
 _STDERR_LINES: Final = 200  # as many as the transport of children keeps
 _POLITE: Final = 0.3  # seconds for a child to end after Ctrl-C: a person who waits longer presses it again
 _TERMINATED: Final = 128 + 15  # a shell's exit code for a process that SIGTERM ended
@@ -83,7 +78,7 @@ def run(target: Target, settings: Settings, screen: Screen, work: Work, failures
             client_work = _with_client(target, settings, screen, work, connected, lines.append)
             code = run_loop(client_work, kill_after=_POLITE)
         if not settings.debug:  # which has shown all of it
-            for line in traceback_of(failures or (), list(lines)):
+            for line in lines_of_failure(failures or (), list(lines)):
                 screen.child_line(line)
         _tell_missing(target, settings, screen, [*lines, *(failures or ())])
         return code
@@ -205,26 +200,6 @@ def run_loop(main: Any, *, kill_after: float | None = None) -> int:
         if signals:
             return _TERMINATED
         raise
-
-
-def traceback_of(failures: Iterable[str], log: Sequence[str]) -> list[str]:
-    """The place where a tool failed, and its error, from the log that its process wrote to stderr.
-
-    A failure names its entry in the log by a number, which stands there in brackets, above the traceback. The place is the
-    last one in code that is not installed, if there is one: what people can change.
-    """
-    numbers = {number for text in failures for number in _NUMBER.findall(text)}
-    entries = [(at, match[1]) for at, line in enumerate(log) if (match := _LOGGED.search(line))]
-    start = next((at for at, number in entries if number in numbers), len(log))
-    lines = log[start : next((at for at, _ in entries if at > start), len(log))]
-    places = [at for at, line in enumerate(lines) if line.startswith('  File "')]
-    if not places:
-        return []
-    own = [at for at in places if not any(word in lines[at] for word in _INSTALLED)]
-    place = (own or places)[-1]
-    after = next((at for at in range(place + 1, len(lines)) if not lines[at].startswith("    ")), len(lines))
-    error = next((line for line in lines[places[-1] :] if not line.startswith(" ")), "")
-    return [line for line in (*lines[place:after], error) if line.strip(" ^~")]
 
 
 @contextlib.contextmanager

@@ -42,6 +42,7 @@ from .errors import show_fault
 from .history import History
 from .input import CompletionMenu, LineError, complete, is_unnamed_secret
 from .pages import Pages
+from .pictures import prepare_pictures
 from .prompt import Choices, PromptInput, QuitRequested, Scrolled, Submitted
 from .questions import QuestionQueue
 from .running_lines import RunningLines, Work
@@ -419,17 +420,19 @@ def _open_in_browser(url: str) -> bool:
     return True
 
 
-def run_console(open_host: Callable[..., Host], **options: Any) -> int:
+def run_console(open_host: Callable[..., Host], *, pictures: bool = True, **options: Any) -> int:
     """Run the console in this terminal until the person leaves; returns the exit code.
 
     Args:
-        open_host, options: As for `ConsoleApp`.
+        open_host, pictures, options: As for `ConsoleApp`.
 
     Raises:
         Error: the host or the model cannot be made as asked.
     """
-    with typed_ahead() as text:
-        return _run(ConsoleApp(open_host, typed_ahead=text, **options))
+    with typed_ahead(asks=pictures) as typed:
+        if typed.draws_pictures:
+            prepare_pictures()
+        return _run(ConsoleApp(open_host, typed_ahead=typed.text, pictures=pictures, **options))
 
 
 def _run(app: ConsoleApp) -> int:

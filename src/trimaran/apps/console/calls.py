@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 from rich.console import RenderableType
 from rich.text import Text
 
+from trimaran.client.stderr_summary import failure_numbers, lines_of_failure
 from trimaran.errors import Error
+from trimaran.host import NotRegistered
 from trimaran.host.terminal_text import in_one_line
 
 from .errors import show_fault
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["CallView", "CallsApp", "RunningCallViews"]
 
 _LONGEST: Final = 400  # characters of arguments in the line of a call
+_LOG_SECONDS: Final = 0.05  # the server's log of a failure comes by another pipe than its result
 
 
 class CallsApp(Protocol):
@@ -101,8 +105,16 @@ class CallView:
         parts = place.pages.first(result)
         if parts is None:
             parts = show_result(result, width=place.columns, pictures=place.has_pictures)
+        if result.is_error:
+            parts = [*parts, *self._log_of(result)]
         mark, style = ("✗", "red") if result.is_error else ("✓", "green")
         self._end(mark, style, parts)
+
+    def _log_of(self, result: ToolResult) -> Iterable[Text]:
+        """Where the tool failed, if this host started its server and so has the server's log."""
+        with suppress(NotRegistered):
+            for line in lines_of_failure([result.text], self._place.host.stderr(self.server)):
+                yield Text(in_one_line(line, _LONGEST), style="dim")
 
     def fail(self, error: BaseException) -> None:
         """Show why the call failed, or was not made."""
@@ -151,6 +163,8 @@ class RunningCallViews:
         view = self.begin(name, arguments)
         try:
             result = await self._place.host.call(name, arguments, on_progress=view.bar.tell, approved=True)
+            if failure_numbers(result.text):
+                await asyncio.sleep(_LOG_SECONDS)
             view.show(result)
         except asyncio.CancelledError:
             view.cancelled()

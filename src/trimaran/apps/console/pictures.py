@@ -3,8 +3,8 @@
 Decoding is the dangerous part: only the usual formats are tried, none of them runs anything, and the size a picture claims
 is looked at before a pixel is unpacked. A picture that cannot be drawn is a line that says what it is and why.
 
-Every terminal with colours can show half blocks, two pixels to a cell. Some can do better, but have to be asked, on the
-channel where a person types; so `prepare_pictures` is called before an application takes that over, or never.
+Every terminal with colours can show half blocks, two pixels to a cell. Some can do better: `typeahead.py` asks, and
+`prepare_pictures` is told.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import binascii
 import io
+import sys
 import warnings
 from collections.abc import Sequence
 from typing import Any, Final, final
@@ -38,19 +39,17 @@ _KEPT_FOR_BLOCKS: Final = (2 * _MOST_COLUMNS, 4 * _MOST_LINES)  # twice as fine 
 _graphics: Any = None
 
 
-def prepare_pictures() -> str:
-    """Ask the terminal for its graphics support. Call it while nothing else reads from the terminal.
-
-    Returns "tgp" where it draws by itself, "halfblocks" where it does not, "" where that could not be found out; then, too,
-    pictures are half blocks.
-    """
+def prepare_pictures() -> None:
+    """Let the terminal draw pictures by itself: it says that it can (kitty's graphics protocol)."""
     global _graphics
+    stdout = sys.__stdout__
+    sys.__stdout__ = None  # pyright: ignore[reportAttributeAccessIssue]  # or the library asks the terminal as it is imported
     try:
-        from textual_image import renderable
-    except Exception:  # it is not there, or the terminal answered with something it does not expect
-        return ""
-    _graphics = renderable.TGPImage if renderable.Image is renderable.TGPImage else None
-    return "halfblocks" if _graphics is None else "tgp"
+        from textual_image.renderable import TGPImage
+
+        _graphics = TGPImage
+    finally:
+        sys.__stdout__ = stdout  # pyright: ignore[reportAttributeAccessIssue]
 
 
 @final

@@ -4,8 +4,8 @@ Everything a server says is text, never markup: control characters are made visi
 use, and a link is its address. A table is drawn where a value is one: a flat object, or a list of them. Markdown is laid
 out where a text is plainly that; anything else stays line by line as it came.
 
-Pictures are drawn in half blocks, which every terminal with colours can show, or by the terminal itself where it can and
-`prepare_pictures` was called before anything took the terminal over. A picture that cannot be drawn becomes a line that says why.
+Pictures are drawn in half blocks, which every terminal with colours can show, or by the terminal itself where it can. A
+picture that cannot be drawn becomes a line that says why.
 """
 
 from __future__ import annotations
@@ -38,12 +38,11 @@ from trimaran.types import (
 )
 
 from .lookup import Argument, arguments_of
-from .pictures import DrawingBudget, Picture, listed, picture_of, prepare_pictures, size_text
+from .pictures import DrawingBudget, Picture, listed, picture_of, size_text
 
 __all__ = [
     "Picture",
     "in_one_line",
-    "prepare_pictures",
     "safe",
     "show_prompt",
     "show_resource",

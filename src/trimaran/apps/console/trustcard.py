@@ -1,4 +1,4 @@
-"""The card for a project's `mcp.toml` that is not trusted yet: it shows what the file would start, and asks.
+"""The card for a project's configuration that is not trusted yet: it shows what the file would start, and asks.
 
 It names programs that run with all rights of the person, so it is asked about before anything of it is started. No is the
 answer that Enter gives, and Esc. The servers of the user's own file start meanwhile.
@@ -31,7 +31,7 @@ _MOST: Final = 100  # lines
 class TrustCard(Card[bool]):
     """The question."""
 
-    title_text = "Do you trust this project's mcp.toml?"
+    title_text = "Do you trust this project's configuration?"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer('yes')", show=False),
         Binding("n", "answer('no')", show=False),
@@ -46,6 +46,8 @@ class TrustCard(Card[bool]):
             yield Text(in_one_line(file, 400), style="bold")
         yield Text("was not seen here before, or was changed. With your rights, it would\n", style="dim")
         servers = self._host.untrusted
+        if not servers:
+            yield Text("start nothing and allow nothing: it has settings alone")
         yield from map(_line, servers[:_MOST])
         if len(servers) > _MOST:
             yield Text(f"... and {len(servers) - _MOST} more: read the file first", style="yellow")

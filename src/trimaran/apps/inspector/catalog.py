@@ -54,7 +54,7 @@ _AT_ONCE: Final = 20  # tools that are linted in one turn of the loop: some mill
 _MOST_LINTED: Final = 2_000  # tools; beyond, findings are made on the lint page only
 
 _decode = msgspec.json.Decoder().decode
-Entry: TypeAlias = "dict[str, Any]"
+Entry: TypeAlias = dict[str, Any]
 
 
 class SchemaViolation(Struct, kw_only=True, rename="camel", omit_defaults=True):

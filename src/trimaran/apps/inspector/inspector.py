@@ -19,7 +19,7 @@ from .questions import QuestionDesk
 from .recordings import RecordingBook
 from .requests import BadRequest, NotThere
 from .saved_calls import SavedCalls
-from .servers import InspectedServer, Reach, ServerOptions, Servers, ServerSource
+from .servers import InspectedServer, InspectedServerOptions, Reach, Servers, ServerSource
 from .sources import Sources
 from .wire import MOST_BYTES, MOST_MESSAGES, MessageLog
 
@@ -65,7 +65,7 @@ class Inspector:
 
     def add(self, reach: Reach, source: ServerSource, options: Mapping[str, Any] | None = None) -> InspectedServer:
         """Take a server on; it is not connected yet."""
-        return self.servers.add(reach, source, ServerOptions().changed(options or {}))
+        return self.servers.add(reach, source, InspectedServerOptions().changed(options or {}))
 
     def mask_for(self, server: str) -> Mask:
         """What takes a server's secrets out of a text."""

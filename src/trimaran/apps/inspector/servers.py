@@ -34,7 +34,7 @@ from .questions import QuestionDesk
 from .requests import BadRequest, NotThere, WrongState
 from .wire import MessageLog, ServerTap
 
-__all__ = ["Activity", "InspectedServer", "Reach", "ServerOptions", "ServerSource", "ServerView", "Servers"]
+__all__ = ["Activity", "InspectedServer", "InspectedServerOptions", "Reach", "ServerSource", "ServerView", "Servers"]
 
 _MOST_STDERR: Final = 2_000  # lines; a traceback storm fits, a debug log of days does not
 _LONGEST_LINE: Final = 8_192  # characters of one line of stderr
@@ -76,7 +76,7 @@ class ServerSource(Struct, frozen=True, kw_only=True):
     label: str
 
 
-class ServerOptions(Struct, kw_only=True, rename="camel", omit_defaults=False):
+class InspectedServerOptions(Struct, kw_only=True, rename="camel", omit_defaults=False):
     """What a person can set for the next connection; `timeout` in milliseconds, to connect and for each answer."""
 
     era: Literal["auto", "modern", "legacy"] = "auto"
@@ -92,15 +92,15 @@ class ServerOptions(Struct, kw_only=True, rename="camel", omit_defaults=False):
     headers: list[str] = []
     """Their names; the values are not told."""
 
-    def changed(self, changes: Mapping[str, Any]) -> ServerOptions:
+    def changed(self, changes: Mapping[str, Any]) -> InspectedServerOptions:
         """These options with some of them changed."""
-        fields = {info.encode_name: info.name for info in structs.fields(ServerOptions)}
+        fields = {info.encode_name: info.name for info in structs.fields(InspectedServerOptions)}
         unknown = changes.keys() - fields.keys()
         if unknown:
             raise BadRequest(f"there is no option {sorted(unknown)[0]!r}; there are {', '.join(sorted(fields))}")
         try:
             known = {name: value for name, value in changes.items() if name != "headers"}
-            return msgspec.convert({**msgspec.to_builtins(self), **known}, ServerOptions)
+            return msgspec.convert({**msgspec.to_builtins(self), **known}, InspectedServerOptions)
         except msgspec.ValidationError as error:
             raise BadRequest(f"the options are not valid: {error}") from None
 
@@ -127,7 +127,7 @@ class ServerView(Struct, kw_only=True, rename="camel", omit_defaults=True):
     connections: int
     stderr_lines: int
     counts: Mapping[str, int]
-    options: ServerOptions
+    options: InspectedServerOptions
     subscriptions: list[str]
     roots: list[dict[str, str]]
     failure: PageFailure | None = None
@@ -147,12 +147,14 @@ class ServerView(Struct, kw_only=True, rename="camel", omit_defaults=True):
 class InspectedServer:
     """One server: its client, when there is one, and everything that is known about it."""
 
-    def __init__(self, id: str, reach: Reach, source: ServerSource, options: ServerOptions, servers: Servers) -> None:
+    def __init__(
+        self, id: str, reach: Reach, source: ServerSource, options: InspectedServerOptions, servers: Servers
+    ) -> None:
         self.id: Final = id
         self.name: str = reach.name
         self.reach: Reach = reach
         self.source: Final = source
-        self.options: ServerOptions = options
+        self.options: InspectedServerOptions = options
         self.state: State = "idle"
         self.failure: PageFailure | None = None
         self.client: Client | None = None
@@ -482,11 +484,11 @@ class Servers:
             raise NotThere(f"there is no server {id!r}")
         return server
 
-    def add(self, reach: Reach, source: ServerSource, options: ServerOptions | None = None) -> InspectedServer:
+    def add(self, reach: Reach, source: ServerSource, options: InspectedServerOptions | None = None) -> InspectedServer:
         """Take a server on; nothing is connected yet."""
         if len(self._servers) >= _MOST_SERVERS:
             raise WrongState(f"there are {_MOST_SERVERS} servers: remove some first")
-        chosen = options or ServerOptions()
+        chosen = options or InspectedServerOptions()
         chosen.headers = sorted(reach.options.get("headers") or {})
         server = InspectedServer(self._free_id(reach.name), reach, source, chosen, self)
         self._servers[server.id] = server

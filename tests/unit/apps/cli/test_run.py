@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from trimaran.apps.cli.output import Screen
-from trimaran.apps.cli.run import run, traceback_of
+from trimaran.apps.cli.run import run
 from trimaran.apps.cli.target import Settings, Target
 from trimaran.errors import Error
 
@@ -281,45 +281,3 @@ def test_a_variable_that_is_not_set_cannot_be_passed_on(capsys: Capsys) -> None:
     done = run_cli(capsys, "list", HARBOUR, "--env", "NOBODY_SETS_THIS")
     assert done.code == 2
     assert "this variable is not set here" in done.err
-
-
-LOG = """\
-tool 'a' failed [11111111]
-Traceback (most recent call last):
-  File "/srv/a.py", line 1, in a
-    raise ValueError("other")
-ValueError: other
-ERROR trimaran.server: tool 'b' failed [22222222]
-Traceback (most recent call last):
-  File "/srv/b.py", line 2, in b
-    fetch()
-    ~~~~~^^
-  File "/usr/lib/python3.11/site-packages/net.py", line 9, in fetch
-    raise OSError
-OSError: no network
-started again
-""".splitlines()
-
-
-@pytest.mark.parametrize(
-    ("failure", "shown"),
-    [
-        (
-            "it failed; details under error 22222222",
-            ['  File "/srv/b.py", line 2, in b', "    fetch()", "OSError: no network"],
-        ),
-        (
-            "it failed; details under error 11111111",
-            ['  File "/srv/a.py", line 1, in a', '    raise ValueError("other")', "ValueError: other"],
-        ),
-        ("it failed; details under error 33333333", []),
-        ("there is no such boat", []),
-    ],
-    ids=["its own place", "not the last", "another number", "a tool's own words"],
-)
-def test_where_a_tool_failed_is_found_in_its_servers_log(failure: str, shown: list[str]) -> None:
-    assert traceback_of([failure], LOG) == shown
-
-
-def test_a_log_that_breaks_off_is_shown_as_far_as_it_goes() -> None:
-    assert traceback_of(["under error 22222222"], LOG[:8]) == ['  File "/srv/b.py", line 2, in b']

@@ -23,7 +23,6 @@ from trimaran.apps.console import pictures
 from trimaran.apps.console.rendering import (
     Picture,
     looks_like_markdown,
-    prepare_pictures,
     show_prompt,
     show_resource,
     show_result,
@@ -227,7 +226,6 @@ def test_a_picture_is_made_to_fit(size: tuple[int, int], cells: tuple[int, int])
 
 
 def test_a_terminal_that_draws_by_itself_is_given_the_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the terminal can is asked of a library, once and before anything else reads from it; here it says yes."""
     given: list[Any] = []
 
     def draw(image: Image.Image, **size: int) -> str:
@@ -235,18 +233,13 @@ def test_a_terminal_that_draws_by_itself_is_given_the_picture(monkeypatch: pytes
         return "[drawn]"
 
     monkeypatch.setattr(pictures, "_graphics", None)
-    library = SimpleNamespace(renderable=SimpleNamespace(Image=draw, TGPImage=draw))
-    monkeypatch.setitem(sys.modules, "textual_image", library)
-    assert prepare_pictures() == "tgp"
+    monkeypatch.setitem(sys.modules, "textual_image.renderable", SimpleNamespace(TGPImage=draw))
+    pictures.prepare_pictures()
     (_, drawing) = picture(png(100, 50))
     file = io.StringIO()
     Console(file=file, markup=False).print(drawing)
     assert file.getvalue() == "[drawn]\n"
     assert given == [((100, 50), {"width": 64, "height": 16})]
-    library.renderable.Image = None
-    assert prepare_pictures() == "halfblocks"
-    monkeypatch.setitem(sys.modules, "textual_image", None)
-    assert prepare_pictures() == ""
 
 
 def test_what_is_transparent_is_white() -> None:

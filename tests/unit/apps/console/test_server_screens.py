@@ -119,18 +119,24 @@ allow = ["mcp__tool__*"]
 """
 
 
-def project(tmp_path: Path) -> Any:
+def project(tmp_path: Path, text: str = PROJECT) -> Any:
     file = tmp_path / ".trimaran" / "mcp.toml"
     file.parent.mkdir()
-    file.write_text(PROJECT)
+    file.write_text(text)
     return load_config(machine=Machine(home=str(tmp_path / "home"), workspace=str(tmp_path), environ={}))
+
+
+async def test_a_projects_file_without_servers_says_that_it_starts_nothing(tmp_path: Path) -> None:
+    config = project(tmp_path, "[context]\nbudget = 5000\n")
+    async with console(servers=config, trust=Trust(tmp_path / "trusted.json")) as pilot:
+        await shows(pilot, "it would", "start nothing and allow nothing")
 
 
 async def test_a_projects_file_starts_nothing_before_a_person_trusts_it(tmp_path: Path) -> None:
     trust = Trust(tmp_path / "trusted.json")
     config = project(tmp_path)
     async with console(servers=config, trust=trust) as pilot:
-        await shows(pilot, "Do you trust this project's mcp.toml?", "start tool: no-such-command --flag")
+        await shows(pilot, "Do you trust this project's configuration?", "start tool: no-such-command --flag")
         await shows(pilot, "with COLOUR=red", "allow mcp__tool__*")
         await until(pilot, lambda: isinstance(pilot.app.screen, TrustCard) and pilot.app.screen.is_settled)
         for _ in range(100):  # an answer is marked a moment after the card is drawn; a key before that is not taken
