@@ -28,7 +28,7 @@ from .control import RecentCall
 if TYPE_CHECKING:
     from .gateway import Gateway
 
-__all__ = ["SignIn", "StatusPage", "read_form", "theirs"]
+__all__ = ["SignIn", "StatusPage", "mark_words", "read_form"]
 
 _COOKIE: Final = "trimaran_gateway"
 _SIGNED_IN_SECONDS: Final = 8 * 3600.0  # a working day
@@ -151,7 +151,7 @@ class StatusPage:
         gateway = self._gateway
         problems = [*gateway.problems(), *(f"{name}: {reason}" for name, reason in gateway.failed.items())]
         if problems:
-            items = "".join(f"<li>{theirs(problem)}</li>" for problem in problems)
+            items = "".join(f"<li>{mark_words(problem)}</li>" for problem in problems)
             yield f'<section class="failure"><h2 class="failure-who">To be fixed</h2><ul>{items}</ul></section>'
 
     def _servers(self) -> Iterable[tuple[str, ...]]:
@@ -159,7 +159,7 @@ class StatusPage:
             client = served.upstream.client
             state = '<span class="badge ok">up</span>'
             if not served.is_up:
-                state = f'<span class="badge bad">down</span> {theirs(served.plan.mask(served.upstream.status))}'
+                state = f'<span class="badge bad">down</span> {mark_words(served.plan.mask(served.upstream.status))}'
             yield (
                 escape(name),
                 state,
@@ -210,7 +210,7 @@ def _tool_row(tool: Tool) -> tuple[str, ...]:
     properties: Any = schema.get("properties") if isinstance(schema, dict) else None
     names = ", ".join(map(str, properties)) if isinstance(properties, dict) else ""
     words = (tool.description or "")[:_MOST_WORDS]
-    return f"<code>{theirs(tool.name)}</code>{badges}", theirs(names[:_MOST_WORDS]), theirs(words)
+    return f"<code>{mark_words(tool.name)}</code>{badges}", mark_words(names[:_MOST_WORDS]), mark_words(words)
 
 
 def _call_row(call: RecentCall) -> tuple[str, ...]:
@@ -218,16 +218,16 @@ def _call_row(call: RecentCall) -> tuple[str, ...]:
     status = call.status + (f" ({call.kind})" if call.kind else "")
     tone = "ok" if call.status == "ok" else "bad"
     badge = f'<span class="badge {tone}">{escape(status)}</span>'
-    return escape(moment), theirs(call.caller), theirs(call.act), badge, f"{call.seconds * 1000:.1f}"
+    return escape(moment), mark_words(call.caller), mark_words(call.act), badge, f"{call.seconds * 1000:.1f}"
 
 
-def theirs(text: str) -> str:
+def mark_words(text: str) -> str:
     """Words of others: isolated, and marked where they hide something."""
-    shown = "".join(
+    marked = "".join(
         escape(character) if character.isprintable() or character in "\n\t" else f'<b class="hidden-mark">U+{ord(character):04X}</b>'
         for character in text
     )  # fmt: skip
-    return f'<bdi class="theirs">{shown}</bdi>' if text else ""
+    return f'<bdi class="theirs">{marked}</bdi>' if text else ""
 
 
 def _card(title: str, *parts: str) -> str:
