@@ -1,6 +1,8 @@
 """How a call is cancelled, in each direction.
 
 - The caller's task is cancelled, or its deadline passes: `deadline.py` ends the wait, and `withdraw` tells the server.
+  A question of the server in the middle of that call is withdrawn from the person or model that has it: its stream tells
+  which call it belongs to, or on a pipe that no other call is under way.
 - `client.cancel(id)` ends one call from outside: its caller gets CallCancelled, and `withdraw` tells the server.
 - The server withdraws a request of its own (`notifications/cancelled`): `peer_session.py` cancels the handler. On a pipe the
   same notification ends a `subscriptions/listen` stream.

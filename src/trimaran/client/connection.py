@@ -73,6 +73,7 @@ _PATIENCE: Final = 5.0  # seconds for what should take no time: a ping, a farewe
 _LAST_WORDS: Final = 0.5  # seconds for callbacks to hear that the client was closed
 _TURNS: Final = 5  # of the loop, for cancelled callers to leave
 _SLOW_ASKS: Final = frozenset({"elicitation/create", "sampling/createMessage"})
+_ASKERS: Final = frozenset({"tools/call", "prompts/get", "resources/read"})  # calls in whose middle servers ask
 
 
 class Unset:
@@ -519,6 +520,7 @@ class Connection:
             try:
                 frame = await link.request(id, message, all_headers)
             except asyncio.CancelledError:
+                live.withdraw_asks_of(id)
                 if self._closing is None and not is_withdrawn_by_leaving(live, method):
                     self.spawn(withdraw(live, id, call.deadline.reason))
                 raise
@@ -582,6 +584,10 @@ class Connection:
             if self._live is not live:
                 return  # the next session is being opened; its policy has the pauses
         await asyncio.sleep(pause_after(losses))
+
+    def only_asker(self) -> RequestId | None:
+        askers = [id for id, call in self._requests.items() if call.method in _ASKERS]
+        return askers[0] if len(askers) == 1 else None
 
     def relay_of(self, request_id: RequestId | None, params: Mapping[str, Any]) -> Relay | None:
         """Whom a message of the server is for, where calls are made for others: by its stream, or by what is under way."""

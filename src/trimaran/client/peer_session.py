@@ -57,6 +57,10 @@ class SessionOwner(Protocol):
     @property
     def is_closing(self) -> bool: ...
 
+    def only_asker(self) -> RequestId | None:
+        """The call under way in whose middle the server may ask, if there is only one."""
+        ...
+
     def hear(self, conversation: PeerSession, frame: Frame, request_id: RequestId | None) -> None: ...
 
     async def answer(self, method: str, params: Mapping[str, Any], request_id: RequestId | None) -> Any: ...
@@ -94,6 +98,8 @@ class PeerSession:
         self.began: float = 0.0
         self._link: Link | None = None
         self._answering: dict[RequestId, asyncio.Task[None]] = {}
+        self._askers: dict[RequestId, RequestId] = {}
+        """The call in whose middle the server asks, by the id of its question, as far as that is known."""
         self._asked_bytes = 0
         self._refused: deque[tuple[RequestId, int, str]] = deque()
         self._has_begun = False
@@ -143,6 +149,9 @@ class PeerSession:
         else:
             task = self._keeper.spawn(self._answer(id, frame, request_id))
             self._answering[id] = task
+            asker = request_id if request_id is not None else self._keeper.only_asker()
+            if asker is not None:
+                self._askers[id] = asker
             self._asked_bytes += size
             task.add_done_callback(lambda _: self._answered(id, size))
 
@@ -151,6 +160,7 @@ class PeerSession:
 
     def _answered(self, id: RequestId, size: int) -> None:
         self._answering.pop(id, None)
+        self._askers.pop(id, None)
         self._asked_bytes -= size
 
     def _ignore(self, frame: Frame, why: str) -> None:
@@ -163,6 +173,11 @@ class PeerSession:
         task = self._answering.get(id)
         if task is not None:
             task.cancel()
+
+    def withdraw_asks_of(self, call: RequestId) -> None:
+        """Nobody waits for this call any more, so nobody needs to be asked in its middle."""
+        for id in [id for id, asker in self._askers.items() if asker == call]:
+            self.withdraw_ask(id)
 
     async def _answer(self, id: RequestId, frame: Frame, request_id: RequestId | None) -> None:
         method: Any = frame.method

@@ -67,7 +67,7 @@ else:
 class ToolResult(Generic[D]):
     """The result of a tool call. `ToolResult[Report]` is one that `into=Report` has converted."""
 
-    __slots__ = ("_data", "_is_converted", "_raw", "content", "is_error", "meta", "structured")
+    __slots__ = ("__weakref__", "_data", "_is_converted", "_raw", "content", "is_error", "meta", "structured")
 
     def __init__(
         self,

@@ -26,6 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack, cast, final, overload
+from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -54,7 +55,7 @@ from .environment import read_environment
 from .mentions import Expansion, Mention, Mentions
 from .names import Address, UnknownName, check_server_name, safe_names
 from .options import HostOptions, Login, ServerOptions
-from .output_limits import OutputLimits, OutputPage, OutputStore, limit_output, without_warning
+from .output_limits import LimitedOutput, OutputLimits, OutputPage, OutputStore, limit_output, without_warning
 from .oversight import Oversight
 from .permissions import (
     AuditLog,
@@ -228,6 +229,8 @@ class Host:
         self._catalog = ToolCatalog(self._servers, self._plans, self._safe, separator=get("separator"))
         self._offers: ToolFormats | None = None
         self._facts: Final = DefinitionFacts()
+        self._cuts: Final[WeakKeyDictionary[ToolResult, LimitedOutput]] = WeakKeyDictionary()
+        """How results of `call` were cut, for `to_result`, which cuts them once more."""
         self._active = ActiveTools()
         self._finder: ToolFinder | None = None
         self._functions: tuple[object, list[str], CodeTools] | None = None
@@ -1200,8 +1203,11 @@ class Host:
         from .context.result_shapes import shape_result
 
         structured: Any = result.structured
+        content = without_warning(result.content)
+        if (earlier := self._cuts.get(result)) is not None:
+            content.pop()  # its notice
         whole = CallToolResult(
-            content=without_warning(result.content),
+            content=content,
             structured_content=UNSET if structured is None else structured,
             is_error=result.is_error,
         )
@@ -1211,7 +1217,13 @@ class Host:
         server = self._servers.get(self._catalog.find(name).server) if name in self._catalog else None
         limits = replace(self._limits if server is None else self._limits_of(server), cut_at_tokens=True)
         limited = limit_output(
-            shaped, limits, shelf=self._shelf, owner=_OWNER, source=name, how=f" with the tool {READ_OUTPUT}"
+            shaped,
+            limits,
+            shelf=self._shelf,
+            owner=_OWNER,
+            source=name,
+            how=f" with the tool {READ_OUTPUT}",
+            earlier=earlier,
         )
         if limited.output_id is not None:
             self._has_cut_for_model = True
@@ -1511,6 +1523,8 @@ class Host:
             result.meta,
             Raw(msgspec.json.encode(shortened)),
         )
+        if limited.is_cut:
+            self._cuts[passed_on] = limited._replace(result=CallToolResult(content=[]))
         if shortened.structured_content is not UNSET:
             passed_on.data = result.data
         elif isinstance(result.data, str):

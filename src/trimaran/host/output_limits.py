@@ -298,6 +298,11 @@ class LimitedOutput(NamedTuple):
     """What was said in it about the limits."""
     output_id: str | None
     """Where the whole text is kept, if anything was cut and there was a shelf for it."""
+    length: int = 0
+    """Characters of the whole text."""
+    is_cut: bool = False
+    left_out: tuple[str, ...] = ()
+    """What is missing beside text."""
 
 
 def surely_fits(result: CallToolResult, most: int) -> bool:
@@ -319,6 +324,7 @@ def limit_output(
     owner: str = "",
     source: str = "a tool",
     how: str = "",
+    earlier: LimitedOutput | None = None,
 ) -> LimitedOutput:
     """A tool's result, no larger than allowed.
 
@@ -329,6 +335,7 @@ def limit_output(
         owner: Whose it is, for the shelf.
         source: Whose output it was, for the log.
         how: How the reader of the notice goes on, such as " with the tool read_output".
+        earlier: The cut that made this result, whose notice is left out of it.
     """
     work = _Limiter(result, limits)
     work.measure()
@@ -336,34 +343,47 @@ def limit_output(
     if cut is None:
         notices = work.warning(work.text)
         content = [*(TextContent(text=notice) for notice in notices), *work.blocks]
-        if notices:
+        if earlier is not None:
+            notices = [*notices, earlier.notices[-1]]
+            content.append(TextContent(text=earlier.notices[-1]))
+        elif notices:
             logger.warning("%s answered about %d tokens, more than %d", source, work.tokens, limits.tokens)
         limited = replace(work.result, content=content) if notices else work.result
         return LimitedOutput(limited, work.bytes, work.tokens, notices, None)
     logger.warning("the output of %s was cut: %s", source, cut)
     content, shown_length = work.cut()
     # Pictures are not kept, so there is nothing to go on with where only they are missing.
-    output_id = shelf.keep(work.text, owner=owner) if shelf is not None and shown_length < len(work.text) else None
-    notices = [*work.warning(work.text[:shown_length]), _notice(cut, work, output_id, shown_length, how)]
+    output_id = earlier.output_id if earlier is not None else None
+    if output_id is None and shelf is not None and shown_length < len(work.text):
+        output_id = shelf.keep(work.text, owner=owner)
+    notices = [*work.warning(work.text[:shown_length]), _notice(cut, work, output_id, shown_length, how, earlier)]
     first, last = [TextContent(text=notice) for notice in notices[:-1]], TextContent(text=notices[-1])
     limited = replace(work.result, content=[*first, *content, last])
     if not work.structured_fits:
         limited = replace(limited, structured_content=UNSET)
-    return LimitedOutput(limited, work.bytes, work.tokens, notices, output_id)
+    return LimitedOutput(
+        limited, work.bytes, work.tokens, notices, output_id, len(work.text), True, tuple(work.left_out)
+    )
 
 
-def _notice(cut: str, work: _Limiter, output_id: str | None, end: int, how: str) -> str:
+def _notice(
+    cut: str, work: _Limiter, output_id: str | None, end: int, how: str, earlier: LimitedOutput | None = None
+) -> str:
     sentences = [cut]
     if work.cut_json:
         sentences.append("The JSON above is cut and incomplete.")
-    if work.left_out:
-        more = len(work.left_out) - _MOST_NAMED
+    if left_out := [*(earlier.left_out if earlier is not None else ()), *work.left_out]:
+        more = len(left_out) - _MOST_NAMED
+        sentences.append(f"Left out: {', '.join(left_out[:_MOST_NAMED])}{f' and {more} more' if more > 0 else ''}.")
+    length = len(work.text) if earlier is None else max(earlier.length, len(work.text))
+    if output_id is not None and earlier is not None and earlier.output_id is None and length > len(work.text):
         sentences.append(
-            f"Left out: {', '.join(work.left_out[:_MOST_NAMED])}{f' and {more} more' if more > 0 else ''}."
+            f"The answer had {length} characters. The first {len(work.text)} are kept as output {output_id}, go on at "
+            f"offset {end}{how}; the rest is lost: ask for less at a time."
         )
-    if output_id is not None:
+    elif output_id is not None:
         sentences.append(
-            f"The whole text is kept as output {output_id}: {len(work.text)} characters, go on at offset {end}{how}."
+            f"The whole text is kept as output {output_id}: {length} characters, go on at offset {end}{how}."
         )
     else:
         sentences.append("Ask for less at a time.")

@@ -7,9 +7,9 @@ import sys
 from typing import Any, cast
 
 import pytest
-from tests.support.until import soon
+from tests.support.until import soon, until
 
-from trimaran import Host, Server, ToolError
+from trimaran import Context, Host, Server, ToolError
 from trimaran.errors import ConfigError, LocalProtocolError
 from trimaran.host import Question
 from trimaran.host.context.code import CodeLimits, CodeTools
@@ -255,6 +255,31 @@ async def test_a_cancelled_run_ends() -> None:
         with pytest.raises(asyncio.CancelledError):
             await run
         assert (await host.code("1 + 1")).value == 2
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_question_of_an_inner_call_is_answered_in_the_run_and_ends_with_it(era: Any) -> None:
+    server = Server("my-shop", version="1")
+
+    @server.tool
+    async def greet(ctx: Context) -> str:
+        """Greet."""
+        form = {"type": "object", "properties": {"name": {"type": "string"}}}
+        answer = await ctx.elicit("Your name?", form)
+        return f"Hello {(answer.content or {}).get('name')}"
+
+    questions: list[Question] = []
+    async with make_host(server, on_question=questions.append, options={"era": era}) as host:
+        run = asyncio.create_task(host.code("print(await my_shop__greet())", limits=CodeLimits(seconds=0.5)))
+        await until(lambda: questions)
+        questions[0].accept({"name": "Ada"})
+        assert (await soon(run)).printed == "Hello Ada\n"
+        run = asyncio.create_task(host.code("await my_shop__greet()"))
+        await until(lambda: len(questions) == 2)
+        run.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await soon(run)
+        await until(lambda: not questions[1].is_open)
 
 
 async def test_a_run_that_computes_is_cancelled_at_once() -> None:

@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from trimaran import Host, Server
 from trimaran.host import OutputLimits, count_tokens
 
@@ -65,6 +67,30 @@ async def test_a_long_result_is_cut_for_a_model_which_reads_on_to_the_end(tmp_pa
         assert pages > 2
     async with Host({}, outputs=tmp_path / "outputs") as other:
         assert other.output(match[1], 0, 6).text == "line 0"
+
+
+@pytest.mark.parametrize("room", [1_000_000, 20_000])
+async def test_what_was_cut_for_its_bytes_and_again_for_its_tokens_is_told_once_and_truly(
+    tmp_path: Path, room: int
+) -> None:
+    limits = OutputLimits(bytes=10_000, tokens=500)
+    async with Host({"files": files}, allow=["*"], limits=limits, outputs=tmp_path / "outputs") as host:
+        host._shelf._most_bytes = room  # pyright: ignore[reportPrivateUsage]
+        text = await answer(host, "mcp__files__read", {"path": "x"})
+    assert text.count("[truncated: ") == 1
+    assert "Left out: text" not in text
+    if room > len(TEXT):
+        assert f": {len(TEXT)} characters, go on at offset" in text
+    else:
+        assert re.search(rf"The answer had {len(TEXT)} characters\. The first 9\d+ are kept as output \S+, go on", text)
+
+
+async def test_a_small_limit_in_bytes_is_not_exceeded_by_its_own_notice() -> None:
+    async with Host({"files": files}, allow=["*"], limits=OutputLimits(bytes=400)) as host:
+        text = await answer(host, "mcp__files__read", {"path": "x"})
+    assert text.startswith("line 0 of")
+    assert text.count("[truncated: ") == 1
+    assert f"{len(TEXT)} characters" in text
 
 
 async def test_a_page_that_is_not_there_is_told_to_the_model() -> None:

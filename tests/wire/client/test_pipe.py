@@ -540,6 +540,37 @@ async def test_a_server_can_withdraw_its_question() -> None:
     assert [one["id"] for one in pipe.all("answer")] == ["p"]
 
 
+@pytest.mark.parametrize("others", [0, 1])
+async def test_a_question_in_the_middle_of_a_call_ends_with_the_call(others: int) -> None:
+    """Ours: nobody waits for the answer. With another call under way, it is not known whose question it is."""
+    pipe = Pipe().legacy().on("tools/call", None)
+    state: list[str] = []
+
+    async def on_elicit(ask: Any) -> Any:
+        state.append("begun")
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            state.append("cancelled")
+            raise
+
+    async with connect(pipe, era="legacy", on_elicit=on_elicit) as client:
+        calls = [asyncio.create_task(client.call_tool("slow")) for _ in range(1 + others)]
+        await until(lambda: len(pipe.all("tools/call")) == len(calls))
+        form = {"type": "object", "properties": {}}
+        pipe.say(ask("q", "elicitation/create", {"message": "?", "requestedSchema": form}))
+        await until(lambda: state)
+        calls[0].cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calls[0]
+        pipe.say(ask("p", "ping"))
+        await pipe.answered("p")
+        assert state == (["begun", "cancelled"] if not others else ["begun"])
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+
+
 async def test_a_pending_answer_holds_up_nobody() -> None:
     """R201: while an async reply is pending other traffic proceeds; R200: answered later."""
     from trimaran.client.server_requests import Deferred

@@ -17,8 +17,17 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Final, Literal, NamedTuple
+from urllib.parse import unquote
 
+from .disguises import readings
 from .hidden_text import HiddenKind, find_hidden
+from .scan_languages import (
+    ADDRESSED_ELSEWHERE,
+    OVERRIDE_ELSEWHERE,
+    SECRECY_ELSEWHERE,
+    find_secrets,
+    in_other_languages,
+)
 
 __all__ = ["RULES", "Place", "ScanRule", "ScannedText", "Severity", "is_secret_shaped"]
 
@@ -80,6 +89,8 @@ _BASE64: Final = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{32,65536}={0,2
 _HEX: Final = re.compile(r"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}:?){24,32768}(?![0-9A-Fa-f])")
 _ESCAPES: Final = re.compile(r"(?:\\x[0-9A-Fa-f]{2}|\\u00[0-9A-Fa-f]{2}|%[0-9A-Fa-f]{2}|&#x?[0-9A-Fa-f]{2,4};){12,}")
 _ESCAPE: Final = re.compile(r"(?:\\x|\\u00|%)([0-9A-Fa-f]{2})|&#x([0-9A-Fa-f]{2,4});|&#([0-9]{2,4});")
+_LEAST_PERCENTS: Final = 4  # a link has one or two
+_LONGEST_LINK: Final = 8192  # characters
 _LONG_WORD: Final = 32  # letters
 _MOST_DECODED: Final = 64  # candidates in a text; more is data, and data of that kind is not read by a model
 
@@ -88,6 +99,8 @@ def _decoded(text: str) -> Iterator[str]:
     # No ordinary word is as long, and splitting a text is cheaper than trying patterns at each of its letters.
     long_words = [word for word in text.split() if len(word) >= _LONG_WORD]
     for word in long_words[:_MOST_DECODED]:
+        if word.count("%") >= _LEAST_PERCENTS:
+            yield unquote(word[:_LONGEST_LINK])
         for pattern, decode in ((_BASE64, _from_base64), (_HEX, _from_hex), (_ESCAPES, _from_escapes)):
             for match in islice(pattern.finditer(word), _MOST_DECODED):
                 if plain := decode(match[0]):
@@ -121,12 +134,12 @@ def _readable(raw: bytes) -> str:
 
 
 def _encoded_instructions(text: ScannedText) -> Iterator[str]:
-    for decoded in _decoded(text.raw):
+    for decoded in (*_decoded(text.raw), *readings(text.plain)):
         plain = " ".join(decoded.lower().split())
-        if any(
-            pattern.search(plain) for pattern in (_OVERRIDE, _SECRECY, _ADDRESSED, _SECRET_FILE, _STANDING, _DANGEROUS)
-        ):
+        if _IN_DISGUISE.search(plain) or any(pattern.search(plain) for pattern in _ORDERS):
             yield decoded[:200]
+    if (match := _DECODE_AND_OBEY.search(text.plain)) is not None:
+        yield match[0]
 
 
 # --- words for the model ---------------------------------------------------------------------------------------------
@@ -143,40 +156,15 @@ _OVERRIDE: Final = re.compile(
     r"|\b(?:ignore|disregard|forget) (?:all of |everything )?(?:the )?(?:above|preceding)\b[,;:]? (?:and|but) (?:instead|do|say|write|send|follow|only)\b"
     r"|\byour (?:real|actual|true) (?:task|job|goal|mission|instructions?) (?:is|are)\b"
 )
-# The same in other languages, on the text as it is: folding letters would spoil those that are not Latin.
-_OVERRIDE_ELSEWHERE: Final = re.compile(
-    r"ignorier\w* (?:bitte )?(?:alle )?(?:vorherigen|bisherigen|obigen|vorigen) (?:anweisungen|instruktionen|regeln)"
-    r"|ignor\w* (?:todas? )?(?:las |as )?(?:instrucciones|instruções|instrucoes|órdenes) (?:anteriores|previas|prévias)"
-    r"|ignore[rz]? (?:toutes )?les (?:instructions|consignes) (?:précédentes|precedentes|antérieures)"
-    r"|ignor\w* (?:tutte )?le istruzioni precedenti|negeer (?:alle )?(?:vorige|eerdere) instructies"
-    r"|игнорир\w* (?:все )?(?:предыдущие|прежние) (?:инструкции|указания)|zignoruj (?:wszystkie )?poprzednie (?:instrukcje|polecenia)"
-    r"|忽略(?:之前|以上|先前|所有|前面)[^。]{0,8}(?:指令|指示|说明|提示)|(?:以前|これまで|上記)の(?:すべての)?(?:指示|命令)を無視"
-    r"|이전(?:의)? (?:모든 )?(?:지시|명령|지침)[^.]{0,6}무시"
-)
 
 
-def _override_elsewhere(text: ScannedText) -> Iterator[str]:
-    if "ignor" in text.plain or "negeer" in text.plain or not text.raw.isascii():
-        yield from (match[0] for match in _OVERRIDE_ELSEWHERE.finditer(" ".join(text.raw.lower().split())))
+def _elsewhere(look_for: Callable[[str], Iterator[re.Match[str]]]) -> Callable[[ScannedText], Iterator[str]]:
+    def look(text: ScannedText) -> Iterator[str]:
+        lower = " ".join(text.raw.lower().split())
+        if in_other_languages(lower):
+            yield from (match[0] for match in look_for(lower))
 
-
-# "Do not tell the user", in other languages.
-_SECRECY_ELSEWHERE: Final = re.compile(
-    r"(?:sag|erzähl|verrat|erwähn)\w* (?:es |das |dies )?(?:dem|der) (?:be)?nutzer\w* (?:nichts|nicht|nie)"
-    r"|ohne (?:es )?(?:dem|den|die|der) (?:be)?nutzer\w* (?:davon )?zu (?:sagen|informieren|erwähnen|fragen)"
-    r"|no (?:se )?(?:lo |le )?(?:digas|diga|menciones|mencione|informes|reveles) [^.\n]{0,20}al usuario"
-    r"|sin (?:decírselo|decirselo|avisar|informar) al usuario|não (?:diga|conte|mencione|informe) [^.\n]{0,20}ao (?:usuário|utilizador)"
-    r"|ne (?:le )?(?:dis|dites|mentionne[sz]?|révèle[sz]?) (?:pas |rien )[^.\n]{0,20}à l['\u2019]utilisat"
-    r"|sans (?:le dire à|prévenir|informer) l['\u2019]utilisat|non (?:dire|dirlo|menzionare|rivelare) [^.\n]{0,20}all['\u2019]utente"
-    r"|не (?:говори|сообща|рассказыва|упомина)\w* [^.\n]{0,20}пользовател|nie (?:mów|wspominaj|informuj)\w* [^.\n]{0,20}użytkownik"
-    r"|(?:不要|别|勿|无需|不得)(?:告诉|告知|通知|提醒|透露给|让)[^。\n]{0,4}用户|(?:ユーザー?)(?:に|には)[^。\n]{0,8}(?:言わ|知らせ|伝え|話さ)(?:な|ず)"
-    r"|사용자(?:에게|한테)[^.\n]{0,10}(?:말하지|알리지|언급하지)"
-)
-
-
-def _secrecy_elsewhere(text: ScannedText) -> Iterator[str]:
-    if not text.raw.isascii() or any(word in text.plain for word in ("nutzer", "usuario", "utilisat", "utente")):
-        yield from (match[0] for match in _SECRECY_ELSEWHERE.finditer(" ".join(text.raw.lower().split())))
+    return look
 
 
 _TURN_MARKS: Final = re.compile(
@@ -255,11 +243,57 @@ _COVERT: Final = re.compile(
 _FORWARDS: Final = re.compile(
     r"\b(?:forward|send|post|upload|transmit|report|mirror)\b[^.]{0,50}?\b(?:user's|conversation|last message|chat|prompts?|history)\b"
     r"[^.]{0,60}?(?:https?://|\w@)"
+    r"|\b(?:forward|send|post|upload|transmit|copy|transfer)\b[^.\n]{0,40}?\b(?:the user|user's|their)\b[^.\n]{0,60}?(?:\bto https?://|\w@[a-z0-9-]{1,63}\.|\bpublic\b)"
+    r"|\b(?:user's|their) (?:calendar|contacts|inbox|e-?mails?|files|photos|messages|address book|notes)\b[^.\n]{0,40}\b(?:into|to|in) (?:a|the) (?:\w+ )?(?:gist|paste|public \w+)\b"
+)
+_PAYS: Final = re.compile(
+    r"\b(?:transfer|wire|send|pay|move)\b[^.\n]{0,40}\b(?:money|balance|funds|savings|\d[\d.,]* ?(?:eur|usd|gbp|chf|btc|eth|euros?|dollars?))\b[^.\n]{0,40}"
+    r"\b(?:to (?:the )?(?:account|iban|wallet|address)\b|to [a-z]{2}\d{2}[ \d]{8})"
 )
 _INSERTED: Final = re.compile(
     r"\b(?:include|add|append|insert|output)\b[^.]{0,20}?\b(?:the following|this)\b[^.]{0,20}?\b(?:message|text|link|sentence|string|paragraph)\b"
     r"[^.]{0,60}?\byour (?:final )?(?:response|reply|answer|output)"
     r"|\bfrom now on\b[^.]{0,60}?\byour (?:\w+ )?(?:answers?|repl(?:y|ies)|responses?|messages?|output)\b"
+)
+
+_AUTHORITY: Final = re.compile(
+    r"\b(?:user|administrator|admin|owner|operator|developer|system)s?\b[^.\n]{0,20}\b(?:has|have)\b[^.\n]{0,20}\b(?:authori[sz]ed|pre-?approved|approved|granted|raised|lifted)\b"
+    r"[^.\n]{0,20}\b(?:all|every|any|your|full)\b[^.\n]{0,30}\b(?:operations?|actions?|commands?|calls?|privileges|permissions|requests?|access|restrictions)\b"
+    r"|\b(?:you|the (?:assistant|agent|model)) (?:no longer|do not|don't|does not) need (?:any |the )?(?:\w+ )?(?:permission|confirmation|approval|consent)\b[^.\n]{0,20}\b(?:from|of|to|for|by)\b"
+    r"|\b(?:safety|security|permission) (?:checks?|rules?|controls?|filters?|guardrails?) (?:have|has|are|is) (?:now )?(?:been )?(?:turned|switched) off\b"
+    r"|\b(?:guardrails?|safeguards?|(?:all|your|these|the|safety) (?:restrictions|guidelines|rules|policies|safeguards))\b[^.\n]{0,20}\b(?:are|were|is|have been|has been) (?:now |hereby )?"
+    r"(?:lifted|removed|void|suspended|cancell?ed|annulled|revoked|disabled)\b[^.\n]{0,30}\b(?:chat|session|conversation|now|you|from now|remainder)\b"
+    r"|\bproceed without (?:asking|confirmation|permission|approval)\b(?=\s?[.!<]|$)"
+    r"|\[system\][^\n]{0,200}\b(?:without asking|run the|execute|do not ask|you must|ignore|send)\b"
+)
+_GIVES: Final = r"(?:pass|supply|include|provide|send|attach|hand over|hand|give|append|repeat|output|reveal|report|call|accompan\w+|attached|passed|included|supplied)"
+_INNER: Final = (
+    r"(?:system prompt|(?:full|complete|entire|original|initial|your|its|the user's|user's)(?: full| complete)? (?:instructions|prompts?|conversation|messages?|history|context|tokens?|credentials)"
+    r"|conversation (?:so far|history)|(?:every|each|all) (?:the )?(?:messages?|prompts?)|hidden instructions|environment variables|(?:connected|other) servers|credentials|(?:access |api )?tokens|api keys)"
+)
+_PROTOCOL: Final = re.compile(
+    r"\b(?:part of|per|under|according to|required by|by) (?:the |our )?(?:mcp|model context protocol|protocol|specification|handshake|policy)\b[^.\n]{0,140}?\b"
+    + _GIVES
+    + r"\b[^.\n]{0,80}?\b"
+    + _INNER
+    + r"|\b(?:mcp|compliance|certification|audit(?:ing|s)?|security check|verification|protocol|specification|policy)\b[^\n]{0,100}?\b(?:must|has to|have to|obliged|requires?|required|hands? over)\b[^.\n]{0,100}?"
+    + _INNER
+)
+_TAKES_OVER: Final = re.compile(
+    r"\b(?:instead of|(?:route|redirect|send) (?:\w+ )?(?:requests?|calls?|traffic) (?:\w+ )?(?:through|to)) (?:this|our) (?:tool|server)\b"
+    r"|\b(?:do not|don't|never|stop) us(?:e|ing) (?:the |any )?`?[\w-]+`? (?:tools?|server)s?\b[^.\n]{0,20}\b(?:any ?more|any longer|leak|compromised|insecure|unsafe|outdated)"
+    r"|\ball (?:other )?(?:\w+ )?tools (?:except|but|other than) this\b|\bafter (?:any|every|each) (?:use|call) of `?\w+`?[^.\n]{0,30}\b(?:send|pass|give|forward)\b[^.\n]{0,30}\bthis tool\b"
+    r"|\b(?:ours|this one|this tool) is the only (?:safe|secure|working|correct|approved)\b"
+    r"|\b(?:if|when|whenever|once|as soon as) (?:the |a )?(?:tool )?`?\w+_\w+`?(?: tool)?(?: of another server)? is (?:available|used|called|present|connected)\b[^.\n]{0,80}?\b"
+    r"(?:call it|change|replace|first|also|instead|set|add)\b"
+)
+_DECODE_AND_OBEY: Final = re.compile(
+    r"\b(?:decode|decrypt|unscramble)\b[^.\n]{0,60}\b(?:and|then)\b[^.\n]{0,20}\b(?:do (?:what|as)|follow|obey|execute|carry out|act on|run (?:it|them|what))\b"
+)
+_IN_DISGUISE: Final = re.compile(
+    r"(?:reveal|show|print|repeat)(?:me)?(?:the|your)?(?:systemprompt|password|secretkey|privatekey)"
+    r"|\bignore ?(?:all|your|the|any)? ?(?:previous|prior|earlier|above)|(?:ignore|disregard)(?:all|your|the)?(?:previous|prior|earlier|above|system)"
+    r"|\b(?:read|send|post|upload|reveal|forward|copy|delete|steal)\b[^.\n]{0,60}\b(?:ssh keys?|private keys?|private messages|api ?keys?|passwords?|credentials|tokens?|system prompt|every file|all files|the user)\b"
 )
 
 # --- what is asked for -----------------------------------------------------------------------------------------------
@@ -276,19 +310,58 @@ _SECRET_FILE: Final = re.compile(
     + r"))[^\n]{0,160}?\b(?:pass|include|send|attach|paste|parameters?|arguments?|field|argument of|upload|post|comment|metadata)\b"
     r"|\b(?:pass|include|send|attach|paste|put|copy|append|reply with|respond with|answer with)\b[^\n]{0,60}?\b(?:contents?|values?)\b[^\n]{0,40}?(?:"
     + _KEY_FILES
+    + r")|\bcontents? of (?:the |any |a )?(?:file )?(?:"
+    + _KEY_FILES
+    + r")|(?:`\w+`|\b(?:argument|parameter|field)\b)[^\n]{0,30}\b(?:holds?|contains?|be|has|carr(?:y|ies)|filled)\b[^\n]{0,40}(?:"
+    + _KEY_FILES
     + r")"
+    r"|\b(?:home (?:directory|folder)|(?:shell|browser|command) history|keychain|password manager|private messages)\b[^\n]{0,80}?"
+    r"\b(?:supply|share|pass|attach|hand over|make it public)\b[^\n]{0,60}?(?:`\w+`|\b(?:argument|parameter|field|public|gist)\b)"
 )
+_OWNED: Final = r"\b(?:passwords?|secrets|private keys?|ssh keys?|credentials|(?:access |api )?tokens|api keys|keychain|cookies|hidden instructions)\b"
+_OWNER: Final = r"\b(?:user's|of the (?:user|human|person|project)|person's|human's|they know|you know|from the (?:disk|environment|machine)|the (?:human|user|person) (?:has )?(?:typed|installed|said|wrote))\b"
 _SECRET_VALUE: Final = re.compile(
+    r"\bvalues? of (?:the )?\$?\w{0,40}_(?:api_key|token|secret|password|key)\b[^\n]{0,60}(?:`\w+`|\b(?:argument|parameter|field)\b)|"
+    r"`\w+`[^\n]{0,80}"
+    + _OWNED
+    + r"[^\n]{0,50}"
+    + _OWNER
+    + r"|`\w+`[^\n]{0,60}"
+    + _OWNER
+    + r"[^\n]{0,50}"
+    + _OWNED
+    + r"|(?:"
+    + _OWNED
+    + r"[^\n]{0,50}"
+    + _OWNER
+    + r"|"
+    + _OWNER
+    + r"[^\n]{0,50}"
+    + _OWNED
+    + r")[^\n]{0,60}\b(?:in|into|as) (?:the )?`\w+`|"
     r"\b(?:load|read|supply|provide|pass|include|send|give|put|paste|copy|reply with|respond with|attach)\b[^.]{0,50}?"
     r"\b(?:ssh (?:private )?keys?|private keys?|secret keys?|access keys?|credentials"
     r"|\w{0,40}(?:secret|token|password|api_key|access_key)\w{0,40}(?= (?:in|into|as|to)))\b"
     r"[^.]{0,50}?\b(?:parameter|argument|field|value|comment)\b"
 )
+_TALK: Final = (
+    r"\b(?:context window|earlier messages|conversation so far|text of the conversation|whole conversation|(?:user's|last|previous) (?:\w+ ){0,3}(?:messages|prompts?|questions)"
+    r"|your (?:full |entire |complete )?(?:instructions|system prompt|context)|its (?:full |entire |complete )?(?:instructions|system prompt))\b"
+)
+_PLACE: Final = r"(?:`\w+`|\b(?:argument|parameter|field)\b)"
 _CAPTURE: Final = re.compile(
     r"\b(?:full|entire|complete|whole|all|prior)\b[^.\n]{0,30}\b(?:conversation|chat|transcript|dialogue|message) ?(?:history|log|so far)?"
     r"[^.\n]{0,30}\b(?:verbatim|word for word|including (?:any|all) )"
     r"|\b(?:your|the) (?:full |entire |complete )?system prompt\b[^.\n]{0,40}\b(?:parameter|argument|field|verbatim|include|pass)\b"
-    r"|\b(?:include|pass|send|attach|copy)\b[^.\n]{0,30}\byour (?:full |entire |complete )?(?:system prompt|instructions|conversation history|chain of thought)\b"
+    r"|\b(?:accompan\w+|put|fill in|supply|supplied|pass|include|given|attach\w*|copy|provide|share|repeat|add)\b[^.\n]{0,60}?"
+    + _TALK
+    + r"[^\n]{0,60}?"
+    + _PLACE
+    + r"|"
+    + _PLACE
+    + r"[^.\n]{0,40}?\b(?:fill in|hold|contain|put|text of|copy of|set to|repeat|include)\w*\b[^.\n]{0,40}?"
+    + _TALK
+    + r"|\b(?:include|pass|send|attach|copy)\b[^.\n]{0,30}\byour (?:full |entire |complete )?(?:system prompt|instructions|conversation history|chain of thought)\b"
 )
 _CREDENTIAL_WORDS: Final = (
     r"(?:password|passphrase|passwd|api[ _-]?keys?|api[ _-]?tokens?|access[ _-]?(?:tokens?|keys?)|secret[ _-]?keys?|client[ _-]?secret|bearer token"
@@ -367,6 +440,8 @@ def _secrets(text: ScannedText) -> Iterator[str]:
         yield f"{match[0][:8]}... ({len(match[0])} characters)"  # a finding is logged, and must not hold the secret
 
 
+_ORDERS: Final = (_OVERRIDE, _SECRECY, _ADDRESSED, _SECRET_FILE, _STANDING, _DANGEROUS, _CAPTURE)
+
 # --- links and pages -------------------------------------------------------------------------------------------------
 
 # Possessive quantifiers: what a part has taken it keeps, so that a text of beginnings costs no more than a text of pictures.
@@ -376,13 +451,21 @@ _IMAGE: Final = re.compile(
     re.I,
 )
 _QUERY_DATA: Final = re.compile(
-    r"[?&/][^=?&#]{0,60}=(?:[A-Za-z0-9+/_%-]{40,}|[^&#]{0,200}(?:\{|%7b|\[|<|%3c|\$)|[^&#]{0,60}(?:data|secret|token|context|history|email)\b)|[?&](?:d|data|q|p|c|s|exfil|leak|secret|token|content|payload|context|history)=",
+    r"[?&/][^=?&#]{0,60}=(?:[A-Za-z0-9+/_%-]{40,}|[^&#]{0,200}(?:\{|%7b|\[|<|%3c|\$)|[^&#]{0,60}(?:data|secret|token|context|history|email)\b)|[?&](?:p=[^&#]{16}|(?:d|q|c|s|data|exfil|leak|secret|token|content|payload|context|history)=)",
     re.I,
 )
 _BADGES: Final = re.compile(
     r"https?://(?:[\w-]+\.)?(?:shields\.io|github\.com|githubusercontent\.com|githubassets\.com|gitlab\.com|codecov\.io|badge\.fury\.io|travis-ci\.(?:org|com)"
     r"|circleci\.com|readthedocs\.org|gravatar\.com|wikimedia\.org|wikipedia\.org)/",
     re.I,
+)
+
+
+_LEAKING_LINK: Final = re.compile(
+    r"https?://[^\s\"'<>)]{1,300}[?&/=](?:\{|%7b|\[|<)?[\w ]{0,30}(?:conversation|chat_?history|system_?prompt|user_?(?:prompt|query|data)|secrets?|context)[\w ]{0,30}(?:\}|%7d|\]|>)"
+    r"|https?://[^\s\"'<>)]{1,300}[?&/]\w{1,20}=(?:\{|%7b|\[|<)[^}>\]\n]{0,60}\b(?:user's|user|person's|your|messages|password|e-?mail)\b"
+    r"|https?://\S{1,300}[?&]\w{1,20}=\s?(?:,|and)? ?(?:followed by|plus|with|then) (?:the |your )?(?:user's|conversation|chat|e-?mail|password|secret|token|api key)"
+    r"|\b(?:fill in|replace|substitute)\b[^.\n]{0,60}\b(?:chat|conversation|context|secret|user's)\b[^\n]{0,80}\b(?:link|url|address|picture|image)\b"
 )
 
 
@@ -405,18 +488,26 @@ _UNSEEN: Final = re.compile(
     r"|\bhidden(?=[\s>])|aria-hidden=\"true\")[^<>]{0,400}+>",
     re.I,
 )
+_REFERENCE: Final = re.compile(
+    r"^\s{0,3}\[[^\]\n]{1,40}\]: (?:#|<>) [(\"']([^\n]{1,1500})$", re.M
+)  # a comment in Markdown
 _MOST_UNSEEN: Final = 200  # comments or elements of a page
 _LONGEST_UNSEEN: Final = 1500  # characters of each
 _FOR_MODEL: Final = re.compile(
-    r"\b(?:agent|assistant|ai|llm|model)\s?[:,]|\bbcc\b|\b(?:ignore|disregard) (?:previous|all|prior)|\byou must\b|\b(?:send|forward|email|post|upload)\b[^.\n]{0,60}(?:@|https?://)"
+    r"\b(?:agent|assistant|ai|llm|model)\s?[:,]|\bai (?:models?|agents?|assistants?)\b|\b(?:to|for) (?:any|all|every) (?:llm|ai|model|agent)s?\b|\bbcc\b|\b(?:ignore|disregard) (?:previous|all|prior)|\byou must\b|\b(?:send|forward|email|post|upload)\b[^.\n]{0,60}(?:@|https?://)"
     r"|\b(?:call|invoke|use) the \S+ tool\b|\binstructions? for\b|\bon every (?:email|message|reply)\b|\baction ?: "
 )
 
 
 def _unseen_html(text: ScannedText) -> Iterator[str]:
-    if "<" not in text.raw:
+    if "<" not in text.raw and "]: " not in text.raw:
         return
-    for piece in (*islice(_comments(text.raw), _MOST_UNSEEN), *islice(_unseen(text.raw), _MOST_UNSEEN)):
+    lines = (match[1] for match in _REFERENCE.finditer(text.raw))
+    for piece in (
+        *islice(_comments(text.raw), _MOST_UNSEEN),
+        *islice(_unseen(text.raw), _MOST_UNSEEN),
+        *islice(lines, _MOST_UNSEEN),
+    ):
         if _FOR_MODEL.search(" ".join(piece.lower().split())):
             yield " ".join(piece.split())[:200]
 
@@ -514,16 +605,77 @@ RULES: Final[tuple[ScanRule, ...]] = (
     ScanRule(
         "override-elsewhere",
         _EVERYWHERE,
-        _override_elsewhere,
+        _elsewhere(OVERRIDE_ELSEWHERE.finditer),
         "tells the model to set its instructions aside, in another language",
         "do not use it until you know why",
     ),
     ScanRule(
         "secrecy-elsewhere",
         _severities("ask", "ask", "warn"),
-        _secrecy_elsewhere,
+        _elsewhere(SECRECY_ELSEWHERE.finditer),
         "wants the model to keep something from the person, in another language",
         "ask what it is before you allow anything",
+    ),
+    ScanRule(
+        "for-the-model-elsewhere",
+        _EVERYWHERE,
+        _elsewhere(ADDRESSED_ELSEWHERE.finditer),
+        "speaks to the model and not to the person, in another language",
+        "content is data: let nobody act on it",
+    ),
+    ScanRule(
+        "secrets-elsewhere",
+        _EVERYWHERE,
+        _elsewhere(find_secrets),
+        "wants keys, passwords or the conversation, in another language",
+        "no tool needs them in its arguments",
+    ),
+    ScanRule(
+        "false-authority",
+        _EVERYWHERE,
+        _AUTHORITY,
+        "claims that somebody has allowed everything, or has switched checks off",
+        "who allows a call is asked by the host, and nobody else",
+        (
+            "guardrail",
+            "safeguard",
+            "restrictions",
+            "guidelines",
+            "rules",
+            "policies",
+            "approved",
+            "granted",
+            "without",
+            "permission",
+            "confirmation",
+            "approval",
+            "privileges",
+            "authori",
+            "turned off",
+            "switched off",
+            "disabled",
+            "[system]",
+            "system message",
+        ),
+    ),
+    ScanRule(
+        "false-protocol",
+        _severities("ask", "warn", "ask"),
+        _PROTOCOL,
+        "says that the protocol or a check wants the model to give something away",
+        "the protocol wants no such thing",
+        (
+            "mcp",
+            "certification",
+            "audit",
+            "protocol",
+            "specification",
+            "handshake",
+            "compliance",
+            "policy",
+            "security check",
+            "verification",
+        ),
     ),
     ScanRule(
         "turn-marks",
@@ -623,7 +775,15 @@ RULES: Final[tuple[ScanRule, ...]] = (
         _FORWARDS,
         "wants the conversation sent elsewhere",
         "no tool needs it",
-        ("http", "@"),
+        ("http", "@", "public", "gist", "paste"),
+    ),
+    ScanRule(
+        "payment",
+        _severities("ask", "ask", "ask"),
+        _PAYS,
+        "wants money sent to an account that it names",
+        "a payment is ordered by the person, not by what a server writes",
+        ("account", "iban", "wallet", "address", " to "),
     ),
     ScanRule(
         "inserted-message",
@@ -640,6 +800,14 @@ RULES: Final[tuple[ScanRule, ...]] = (
         "says how tools that are not its own must be called",
         "a tool has no say in the calls of others",
         ("@", "bcc", "recipient", "http", "cc "),
+    ),
+    ScanRule(
+        "takes-over",
+        _severities("ask", "warn", "ask"),
+        _TAKES_OVER,
+        "wants to be called in place of other tools, or has them called",
+        "a tool has no say in the calls of others",
+        ("tool", "server", "the only"),
     ),
     ScanRule(
         "redirected-mail",
@@ -700,6 +868,12 @@ RULES: Final[tuple[ScanRule, ...]] = (
             ".gnupg",
             "mcp.json",
             "database.y",
+            "home directory",
+            "home folder",
+            "history",
+            "keychain",
+            "password manager",
+            "private messages",
         ),
     ),
     ScanRule(
@@ -708,7 +882,7 @@ RULES: Final[tuple[ScanRule, ...]] = (
         _SECRET_VALUE,
         "wants a key, a token or a password as an argument",
         "no tool needs your keys in its arguments",
-        ("key", "secret", "token", "password", "credential"),
+        ("key", "secret", "token", "password", "credential", "cookies", "hidden instructions"),
     ),
     ScanRule(
         "conversation-capture",
@@ -725,6 +899,9 @@ RULES: Final[tuple[ScanRule, ...]] = (
             "system prompt",
             "your instructions",
             "chain of thought",
+            "instructions",
+            "context",
+            "user's",
         ),
     ),
     ScanRule(
@@ -764,6 +941,14 @@ RULES: Final[tuple[ScanRule, ...]] = (
         _images,
         "shows a picture whose address carries data away",
         "the host leaves the picture out",
+    ),
+    ScanRule(
+        "leaking-link",
+        _EVERYWHERE,
+        _LEAKING_LINK,
+        "wants data of the conversation written into an address",
+        "do not follow it, and show it to nobody",
+        ("://", "link", "address"),
     ),
     ScanRule(
         "unseen-html",

@@ -1,0 +1,65 @@
+"""Texts that a model reads at a glance and a filter does not: letters as digits, letters apart, the alphabet turned by 13.
+
+Pure. Each function yields other readings of a text, for the scan to look at; most texts have none, and that is found out
+first. A reading is no finding: only what it says is.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+__all__ = ["readings"]
+
+_MOST: Final = 20  # readings of one kind
+_DIGITS: Final = str.maketrans("01345789@$!", "oieastbgasi")
+# A word with digits between its letters, such as 1gn0r3; but no 2nd, h264, utf8, mp3 or version.
+_LEET: Final = re.compile(
+    r"(?<![\w.@$-])(?=[a-z013457@$!]*[a-z])(?=(?:[a-z@$!]*[013457]){1,})[a-z013457@$!]{3,20}(?![\w-])"
+)
+_LEET_TEXT: Final = 3  # such words among 12: one is a product, several are a disguise
+_APART: Final = re.compile(r"(?<!\w)\w(?:[ ._*-]\w(?!\w)){7,400}")
+_WORDS: Final = (
+    "ignore",
+    "instructions",
+    "previous",
+    "prior",
+    "system prompt",
+    "the user",
+    "do not",
+    "forward",
+    "password",
+    "private",
+    "secret",
+)
+_TURNED: Final = tuple(codecs.encode(word, "rot13") for word in _WORDS)
+
+
+def readings(text: str) -> Iterator[str]:
+    """Other readings of a text in lower case."""
+    yield from islice(_without_digits(text), _MOST)
+    yield from islice(_together(text), _MOST)
+    if sum(word in text for word in _TURNED) >= 2:
+        yield codecs.encode(text, "rot13")
+
+
+def _without_digits(text: str) -> Iterator[str]:
+    last = -1
+    for number, match in enumerate(islice(_LEET.finditer(text), _LEET_TEXT - 1, 1000)):
+        if number % 8 or match.start() < last:
+            continue
+        start, end = max(0, match.start() - 120), match.end() + 120
+        around = text[start:end]
+        words = len(around.split())
+        if len(_LEET.findall(around)) >= max(_LEET_TEXT, words // 4):
+            last = end
+            yield around.translate(_DIGITS)
+
+
+def _together(text: str) -> Iterator[str]:
+    """Single letters with blanks or signs between them, as words where the gaps tell."""
+    for match in _APART.finditer(text):
+        yield re.sub(r"(\w)[._*-](?=\w(?!\w))", r"\1", match[0]) if "." in match[0] else match[0].replace(" ", "")
