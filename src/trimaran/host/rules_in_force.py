@@ -93,8 +93,8 @@ class RulesInForce:
 
     def warnings(self, catalog: Mapping[str, Sequence[str] | None], safe: Mapping[str, str]) -> list[RuleProblem]:
         """Rules without effect, given the tools of each server and its safe name."""
-        found = [problem for problem in self._read.problems if problem.severity == "warning"]
-        return [*found, *check(self._read.rules, catalog, safe)]
+        warnings = [problem for problem in self._read.problems if problem.severity == "warning"]
+        return [*warnings, *check(self._read.rules, catalog, safe)]
 
     # --- whose files -------------------------------------------------------------------------------------------------
 
