@@ -65,9 +65,9 @@ RENAMED: Final[Mapping[str, tuple[str, str]]] = {
     **{f"{home}.Message": ("trimaran.types", "PromptMessage") for home in _PROMPTS},
     **{f"{home}.get_logger": ("logging", "getLogger") for home in _LOGGING},
     **{
-        f"{home}.{theirs}": ("trimaran.errors", f"CODE_{ours}")
+        f"{home}.{name}": ("trimaran.errors", f"CODE_{code}")
         for home in ("mcp.types", "mcp_types")
-        for theirs, ours in (
+        for name, code in (
             ("PARSE_ERROR", "PARSE"),
             ("INVALID_REQUEST", "INVALID_REQUEST"),
             ("METHOD_NOT_FOUND", "METHOD_NOT_FOUND"),
