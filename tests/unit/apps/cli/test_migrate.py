@@ -217,6 +217,8 @@ LEFT = [
     ("from fastmcp import FastMCP", "m = FastMCP.from_openapi(x)", "FastMCP.from_openapi: write Server.from_openapi"),
     ("from fastmcp import FastMCP", "def f(m: FastMCP): m.run(transport=t)", "the transport must be"),
     ("from fastmcp import Context", "def f(c: Context): c.session", "c.session: use ctx.sample"),
+    ("from mcp.server import MCPServer", "def f(m: MCPServer): m._tool_manager.get_tool(n)", "_tool_manager: private"),
+    ("from fastmcp import FastMCP", "def f(a): a.server._mcp_server", "_mcp_server: private"),
     ("from fastmcp import *", "m = 1", "from fastmcp import *: import each name by itself"),
     ("from fastmcp.utilities.types import Image", 'i = Image(path="a.png")', "write image(data, mime_type)"),
     ("from mcp import ClientSession", "x: ClientSession", "ClientSession: the client: use trimaran.connect"),

@@ -308,6 +308,17 @@ LEFT_CALLS: Final[Mapping[str, str]] = {
 }
 """Methods and attributes of a server that mean another thing here, or nothing."""
 
+PRIVATE_ATTRIBUTES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("_tool_manager", "_prompt_manager", "_resource_manager"),
+        "private; use the server's methods: list_tools, add_tool, remove_tool, and so on",
+    ),
+    **dict.fromkeys(
+        ("_mcp_server", "_lowlevel_server"), "private; there is no server beneath, server.middleware sees every call"
+    ),
+}
+"""Attributes of their servers that programs reach into all the same."""
+
 CONTEXT_ATTRIBUTES: Final[Mapping[str, str]] = {
     "fastmcp": "server",
     "mcp_server": "server",
