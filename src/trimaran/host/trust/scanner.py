@@ -126,10 +126,6 @@ class Scanner:
             recent = tuple(self._recent)
         return [item for item in (*definitions, *recent) if server is None or item.server == server]
 
-    def of_tool(self, server: str, tool: str) -> tuple[ScanFinding, ...]:
-        """What was found in the definition of a tool."""
-        return self._by_server.get(server, {}).get(tool, ())
-
     # --- what passes by ----------------------------------------------------------------------------------------------
 
     def text(self, text: str, place: Place, *, server: str, subject: str = "", where: str = "") -> list[ScanFinding]:
