@@ -36,7 +36,7 @@ from trimaran.client.client import Client
 from trimaran.client.options import Options
 from trimaran.client.results import PromptResult, ResourceResult, ToolResult
 from trimaran.connecting import Target
-from trimaran.errors import Closed, ConfigError, DeclarationError, Error, LocalProtocolError
+from trimaran.errors import Closed, ConfigError, Error, LocalProtocolError
 from trimaran.option_names import check_options
 from trimaran.types import CallToolResult, Json, TextContent, TextResourceContents, Tool
 
@@ -49,13 +49,15 @@ from .connect_plan import OWN_HANDLERS, ConnectPlan, Logins, plan_for
 from .consent import ConsentBridge, ConsentLost
 from .context.activation import ActiveTools
 from .context.facts import DefinitionFacts
-from .context.own_tools import OwnCallOptions, OwnTool
-from .context.read_output import READ_OUTPUT, READ_OUTPUT_TOOL, output_folder, run_read_output
+from .context.own_tools import OwnCallOptions
+from .context.read_output import READ_OUTPUT_TOOL, output_folder, run_read_output
 from .environment import read_environment
+from .host_tools import HostTools
 from .mentions import Expansion, Mention, Mentions
+from .model_calls import ModelCalls
 from .names import Address, UnknownName, check_server_name, safe_names
 from .options import HostOptions, Login, ServerOptions
-from .output_limits import LimitedOutput, OutputLimits, OutputPage, OutputStore, limit_output, without_warning
+from .output_limits import LimitedOutput, OutputLimits, OutputPage, OutputStore, limit_output
 from .oversight import Oversight
 from .permissions import (
     AuditLog,
@@ -89,9 +91,8 @@ if TYPE_CHECKING:
     from trimaran.format.openai import ChatMessage, ChatReply, ResponsesReply
 
     from .context.budget import BudgetPlan
-    from .context.code import CodeLimits, CodeResult, CodeTools
+    from .context.code import CodeLimits, CodeResult
     from .context.report import ContextReport
-    from .context.search_tool import ToolFinder
     from .trust.flow import DataFlow
     from .trust.scan import ScanFinding
 
@@ -102,7 +103,6 @@ log: Final = logging.getLogger("trimaran.host")
 _OWNER: Final = "host"
 _COUNTING: Final = 0.01  # seconds that `prepare` computes before others get their turn
 _LONGEST_WORD: Final = 1000  # characters
-_LONGEST_SCHEMA: Final = 8000  # characters of a schema that a model is shown after a mistake: about 2,000 tokens
 _LEAST: Final = (
     0.01  # seconds left for a call whose server came up at the last moment: it is sent, and times out as a call
 )
@@ -212,7 +212,6 @@ class Host:
         self._held_questions = HeldQuestions(self.bridge, self._accept_held)
         self._limits = (get("limits") or OutputLimits()).with_environment(variables)
         self._shelf = OutputStore(folder=output_folder(get("outputs"), variables))
-        self._has_cut_for_model = False
         self._own_budget = _checked_budget(get("budget"))
         allow_private = get("allow_private")
         self._logins = Logins(
@@ -232,24 +231,30 @@ class Host:
         self._cuts: Final[WeakKeyDictionary[ToolResult, LimitedOutput]] = WeakKeyDictionary()
         """How results of `call` were cut, for `to_result`, which cuts them once more."""
         self._active = ActiveTools()
-        self._finder: ToolFinder | None = None
-        self._functions: tuple[object, list[str], CodeTools] | None = None
-        """The catalog, the connected servers, and their tools as functions."""
-        self._code_limits: CodeLimits | None = None
-        self._own_tools: dict[str, OwnTool] = {
-            "search_tools": self._run_search,
-            "tool_search": self._run_search,
-            "call_tool": self._run_call,
-            "run_code": self._run_code,
-            READ_OUTPUT: self._run_read_output,
-        }
-        """The host's own tools for models. A server's tool of the same name goes first."""
-        self._shortened: frozenset[Address] = frozenset()
-        """The tools of which a model got less than the whole schema, so that their arguments are checked here."""
+        self._host_tools = HostTools(
+            self._catalog,
+            self._servers,
+            self._active,
+            call=self.call,
+            call_for_code=self._call_for_code,
+            read_output=self._run_read_output,
+            require_open=self._require_open,
+        )
+        self._model_calls = ModelCalls(
+            self._catalog,
+            self._servers,
+            self._plans,
+            self._host_tools,
+            find=self.find,
+            limits_of=self._limits_of,
+            shelf=self._shelf,
+            owner=_OWNER,
+            cuts=self._cuts,
+        )
         self._mentions = Mentions(
             lambda: {name: self._safe[name] for name in self._servers},
             lambda name: self._server(name).require(),
-            self._shown,
+            self._as_block,
             wake=self.wake,
             failed=self._suspect,
         )
@@ -792,7 +797,7 @@ class Host:
             ConfigError: there is no such format, or it has no such option, or the budget is below 1.
         """
         tools = self._offer(format, options, budget).tools(self._active.addresses())
-        if format is not None and self._has_cut_for_model:
+        if format is not None and self._model_calls.has_cut:
             from trimaran.format.providers import to_provider
 
             tools += to_provider([READ_OUTPUT_TOOL], format)  # last, for what stands before is cached
@@ -812,8 +817,8 @@ class Host:
             raise ConfigError('a budget is for tools in a format: write tools(format="anthropic", budget=8000)')
         budget = None if format is None else self.budget if budget is None else _checked_budget(budget)
         offer = self._tool_formats().get(format, options, self._catalog.entries, budget=budget)
-        if not offer.shortened <= self._shortened:
-            self._shortened |= offer.shortened
+        if not offer.shortened <= self._model_calls.shortened:
+            self._model_calls.shortened |= offer.shortened
         return offer
 
     def _tool_formats(self) -> ToolFormats:
@@ -876,41 +881,8 @@ class Host:
         """
         return [
             self._catalog.named(address, self._catalog.names.catalog)
-            for address in await self._find_tools(query, limit)
+            for address in await self._host_tools.find(query, limit)
         ]
-
-    async def _find_tools(self, query: str, limit: int) -> list[Address]:
-        from .context.search_tool import ServerTexts, ToolFinder
-
-        self._require_open()
-        if self._finder is None:
-            self._finder = ToolFinder()
-        connected = {name: server for name, server in self._servers.items() if server.state == "connected"}
-        texts = {name: ServerTexts(tuple(server.tools.values()), _about(server)) for name, server in connected.items()}
-        addresses = await self._finder.find(query, limit, texts, self._catalog.tools.__contains__)
-        return [address for address in addresses if address in self._catalog.tools]  # it may have changed meanwhile
-
-    def _own_tool(self, name: str) -> OwnTool | None:
-        return None if name in self._catalog else self._own_tools.get(name)
-
-    async def _run_search(self, arguments: dict[str, Any], options: OwnCallOptions) -> ToolResult:
-        from .context.search_tool import run_search
-
-        async def search(query: str, limit: int) -> list[Tool]:
-            addresses = await self._find_tools(query, limit)
-            self._active.add(addresses)
-            return [self._catalog.named(address, self._catalog.names.provider) for address in addresses]
-
-        return await run_search(arguments, search, len(self.connected()))
-
-    async def _run_call(self, arguments: dict[str, Any], options: OwnCallOptions) -> ToolResult:
-        from .context.search_tool import run_call
-
-        result = await run_call(arguments, options, self.call, self._own_tools)
-        name = str(arguments["name"])
-        if name in self._catalog:
-            self._active.add([self._catalog.find(name)])
-        return result
 
     def report(
         self, format: Format = "anthropic", *, budget: int | None = None, **options: Unpack[FormatOptions]
@@ -1013,7 +985,7 @@ class Host:
         Raises:
             ConfigError: the sandbox is not installed.
         """
-        return await self._run(code, limits, {"conversation": conversation})
+        return await self._host_tools.code(code, limits, {"conversation": conversation})
 
     def code_tool(self, limits: CodeLimits | None = None) -> Tool:
         """The tool that lets a model write code instead of calls, with the signatures of all connected servers' tools.
@@ -1023,46 +995,7 @@ class Host:
         Args:
             limits: Those of every run that a model asks for from now on; None leaves them as they are.
         """
-        from .context.code import code_declaration
-
-        self._code_limits = limits or self._code_limits
-        return code_declaration(self._code_tools(), self._code_limits)
-
-    def _code_tools(self) -> CodeTools:
-        from .context.code import CodeTools
-
-        connected = self.connected()
-        if self._functions is None or self._functions[0] is not self._catalog.tools or self._functions[1] != connected:
-            entries = self._catalog.entries(connected, is_for_provider=True)
-            tools = {entry.tool.name: entry.tool for entry in entries}
-            self._functions = (self._catalog.tools, connected, CodeTools(tools))
-        return self._functions[2]
-
-    async def _run(self, code: str, limits: CodeLimits | None, options: OwnCallOptions) -> CodeResult:
-        from .context.code import run_code
-
-        self._require_open()
-
-        async def call(name: str, arguments: dict[str, Any]) -> ToolResult:
-            return await self._call_server(name, _object(name, arguments), options, is_for_code=True)
-
-        async def search(query: str, limit: int) -> list[str]:
-            return [self._catalog.names.provider(*address) for address in await self._find_tools(query, limit)]
-
-        return await run_code(code, self._code_tools(), call, search=search, limits=limits)
-
-    async def _run_code(self, arguments: dict[str, Any], options: OwnCallOptions) -> ToolResult:
-        from .context.code import CodeLimits, code_result
-
-        code = arguments.get("code")
-        if not isinstance(code, str) or not code.strip():
-            raise LocalProtocolError.invalid_params(
-                'run_code needs code, such as {"code": "print(await server__tool())"}'
-            )
-        limits = self._code_limits or CodeLimits()
-        # A person who approves code has not seen its calls, so each is decided by the rules.
-        inner: OwnCallOptions = {**options, "approved": False, "meta": None, "on_progress": None}
-        return code_result(await self._run(code, limits, inner), limits)
+        return self._host_tools.code_tool(limits)
 
     def find(self, name: str) -> Address:
         """The server and the tool of a name, in either form.
@@ -1093,17 +1026,6 @@ class Host:
         """
         return self._catalog.names.catalog(*self._catalog.find(name))
 
-    def _is_coming(self, name: str) -> bool:
-        """True if the name may belong to a server that `call` starts, or waits for, first."""
-        return name not in self._catalog and any(
-            self._catalog.tool_part(server.name, name) is not None for server in self._coming()
-        )
-
-    def _coming(self) -> list[SupervisedServer]:
-        return [
-            server for server in self._servers.values() if server.state in ("idle", "starting") and not server.tools
-        ]
-
     async def _find_awake(
         self, name: str, arguments: Mapping[str, object], timeout: float | None
     ) -> tuple[Address, float]:
@@ -1113,7 +1035,7 @@ class Host:
         forbid the call for certain.
         """
         waited = 0.0
-        for server in sorted(self._coming(), key=lambda server: -len(server.name)):
+        for server in sorted(self._model_calls.coming(), key=lambda server: -len(server.name)):
             tool = self._catalog.tool_part(server.name, name)
             if tool is None:
                 continue
@@ -1150,18 +1072,7 @@ class Host:
             UnknownName: no tool has this name.
             ServerUnavailable: the tool may belong to a server whose tools are not known now.
         """
-        from trimaran.format import ToolCall, restore_arguments
-        from trimaran.format.providers import read_call
-
-        read = read_call(call, format)
-        if self._own_tool(read.name) is not None or self._is_coming(read.name):
-            return read  # `call` starts its server; its schema is not known before
-        address = self.find(read.name)
-        schema: Any = self._catalog.tools[address].tool.input_schema
-        arguments = restore_arguments(read.arguments, schema)
-        if address in self._shortened:
-            _check_arguments(read.name, arguments, schema)
-        return ToolCall(self._catalog.names.catalog(*address), arguments, read.id)
+        return self._model_calls.read(call, format)
 
     def to_result(
         self, result: ToolResult | Error, call: ToolCall, format: Format, *, media_follows: bool = False
@@ -1173,61 +1084,7 @@ class Host:
             call: The result of `from_call`.
             media_follows: For "openai": a later message carries the pictures; see `trimaran.format.media_to_openai`.
         """
-        from trimaran.format.deferred import is_deferred_search, search_to_provider
-        from trimaran.format.providers import to_provider, write_result
-
-        from .context.search_tool import TOOLS_META
-
-        if isinstance(result, ToolResult) and is_deferred_search(call.name, format) and self._own_tool(call.name):
-            names = cast("list[str]", result.meta[TOOLS_META])
-            tools = [
-                self._catalog.named(self._catalog.find(name), self._catalog.names.provider)
-                for name in names
-                if name in self._catalog
-            ]
-            return search_to_provider(to_provider(tools, format, fit="auto"), call.id, format)
-        content: Any = result
-        if isinstance(result, Error):
-            text = str(result)
-            for plan in self._plans.values():
-                text = plan.mask(text)  # a client's error may name the whole command or URL
-            content = CallToolResult(content=[TextContent(text=text)], is_error=True)
-        else:
-            content = self._for_model(result, call.name, format)
-        # A name that no tool has yet stays as the model wrote it.
-        name = self._catalog.names.provider(*self._catalog.find(call.name)) if call.name in self._catalog else call.name
-        return write_result(content, format, name=name, call_id=call.id, media_follows=media_follows)
-
-    def _for_model(self, result: ToolResult, name: str, format: str) -> CallToolResult:
-        """A result in the form that costs a model least, cut where it is too long for one."""
-        from .context.result_shapes import shape_result
-
-        structured: Any = result.structured
-        content = without_warning(result.content)
-        if (earlier := self._cuts.get(result)) is not None:
-            content.pop()  # its notice
-        whole = CallToolResult(
-            content=content,
-            structured_content=UNSET if structured is None else structured,
-            is_error=result.is_error,
-        )
-        if name == READ_OUTPUT:
-            return whole  # a page is small already, and a cut page would be kept again
-        shaped = shape_result(whole, format)
-        server = self._servers.get(self._catalog.find(name).server) if name in self._catalog else None
-        limits = replace(self._limits if server is None else self._limits_of(server), cut_at_tokens=True)
-        limited = limit_output(
-            shaped,
-            limits,
-            shelf=self._shelf,
-            owner=_OWNER,
-            source=name,
-            how=f" with the tool {READ_OUTPUT}",
-            earlier=earlier,
-        )
-        if limited.output_id is not None:
-            self._has_cut_for_model = True
-        return limited.result
+        return self._model_calls.write(result, call, format, media_follows=media_follows)
 
     async def _run_read_output(self, arguments: dict[str, Any], options: OwnCallOptions) -> ToolResult:
         return await run_read_output(arguments, self._shelf, _OWNER, self._limits)
@@ -1282,9 +1139,12 @@ class Host:
             "approved": approved,
             "conversation": conversation,
         }
-        if (own_tool := self._own_tool(name)) is not None:
+        if (own_tool := self._host_tools.get(name)) is not None:
             return await own_tool(sent_arguments, options)
         return await self._call_server(name, sent_arguments, options)
+
+    async def _call_for_code(self, name: str, arguments: dict[str, Any], options: OwnCallOptions) -> ToolResult:
+        return await self._call_server(name, _object(name, arguments), options, is_for_code=True)
 
     async def _call_server(
         self, name: str, sent_arguments: dict[str, Any], options: OwnCallOptions, *, is_for_code: bool = False
@@ -1508,8 +1368,9 @@ class Host:
         page = self._shelf.page(output_id, owner=_OWNER, offset=offset, limit=limit)
         return page._replace(text=self._oversight.scanner.clean(page.text, ""))
 
-    def _limits_of(self, server: SupervisedServer) -> OutputLimits:
-        return self._limits if server.output_limit is None else replace(self._limits, bytes=server.output_limit)
+    def _limits_of(self, server: SupervisedServer | None) -> OutputLimits:
+        own = None if server is None else server.output_limit
+        return self._limits if own is None else replace(self._limits, bytes=own)
 
     def _limited(self, result: ToolResult, server: SupervisedServer, source: str) -> ToolResult:
         limited = limit_output(result, self._limits_of(server), shelf=self._shelf, owner=_OWNER, source=source)
@@ -1594,7 +1455,7 @@ class Host:
                 result.messages[number] = replace(message, content=replace(message.content, text=text))
         return result
 
-    def _shown(self, mention: Mention, resource: ResourceResult) -> str:
+    def _as_block(self, mention: Mention, resource: ResourceResult) -> str:
         """A resource as a block of a message, within the limits of its server."""
         parts: list[str] = []
         for item in resource.contents:
@@ -1618,36 +1479,10 @@ def _config_of(servers: Mapping[str, Any]) -> HostConfig:
     return HostConfig(servers={name: target for name, target in servers.items() if isinstance(target, ServerEntry)})
 
 
-def _about(server: SupervisedServer) -> str:
-    """The server's words about itself."""
-    client = server.client
-    if client is None:
-        return ""
-    info = client.server_info
-    parts = [info.title, info.description] if info is not None else []
-    return "\n".join(part for part in (*parts, client.instructions) if part)
-
-
 def _checked_budget(budget: int | None) -> int | None:
     if budget is not None and budget < 1:
         raise ConfigError(f"a budget must be a number of tokens, 1 or more, not {budget}")
     return budget
-
-
-def _check_arguments(name: str, arguments: dict[str, Any], schema: dict[str, Any]) -> None:
-    """Check the arguments of a tool whose definition was shortened, and show the schema to the model if they do not fit."""
-    from trimaran.schema import validate
-
-    try:
-        violations = [violation for violation in validate(arguments, schema) if not violation.is_unchecked]
-    except DeclarationError:  # not a schema that can be checked: its server decides
-        return
-    if violations:
-        text = msgspec.json.encode(schema).decode()
-        excerpt = text if len(text) <= _LONGEST_SCHEMA else text[:_LONGEST_SCHEMA] + " ..."
-        raise LocalProtocolError.invalid_params(
-            f"invalid arguments for {name}: {violations[0]}. Its whole schema: {excerpt}"
-        )
 
 
 def _limit_of(server: SupervisedServer, tool: str, timeout: float | None) -> float:

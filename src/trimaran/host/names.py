@@ -230,7 +230,7 @@ class Names:
 
     Args:
         tools: For each server, what it calls its tools.
-        safe: The safe names of the servers; those of `safe_names` unless said.
+        safe: The safe names of the servers; those of `safe_names` by default.
         separator: What the host's own catalog puts between server and tool, as in `github:search`; without, the catalog
             uses the names made for providers.
         length: How long a name for a provider may be.

@@ -45,7 +45,8 @@ from trimaran.server.handlers import call_any, logger
 from trimaran.server.input_rounds import ModernVoice
 from trimaran.types import CompleteResult, Completion, GetPromptResult, Json, ReadResourceResult, as_object
 
-from .catalog import (
+from .connections import CallerAuth, ConnectionBudget, Connections, Isolation
+from .definitions import (
     TaskSupport,
     completion_entries,
     is_task_only,
@@ -54,7 +55,6 @@ from .catalog import (
     template_entries,
     tool_entries,
 )
-from .connections import CallerAuth, ConnectionBudget, Connections, Isolation
 from .forwarding import describe_failure, forward, malformed, read_result, send
 from .parked_calls import ParkedCalls, RoundEnd, raise_error
 from .results import MalformedResult, check_contents, check_messages

@@ -106,11 +106,11 @@ class _Step:
 class Plan:
     """The dependencies of one handler, those that others need first."""
 
-    __slots__ = ("_fn", "_overridden", "_steps", "_what", "is_plain", "parameters")
+    __slots__ = ("_fn", "_overridden", "_owner", "_steps", "is_plain", "parameters")
 
     def __init__(self, fn: Function, owner: str, overrides: Mapping[Function, Function] | None = None) -> None:
         self._fn = fn
-        self._what = owner
+        self._owner = owner
         self._overridden = overrides or {}
         self._steps: dict[Function, _Step] = {}
         marks = markers_of(fn, Dependency)
@@ -125,15 +125,15 @@ class Plan:
         fn = fn if override in path else override
         if fn in path:
             names = " -> ".join(_name_of(step) for step in (*path[path.index(fn) :], fn))
-            raise DeclarationError(f"{self._what}: dependencies must not form a cycle: {names}")
+            raise DeclarationError(f"{self._owner}: dependencies must not form a cycle: {names}")
         if fn not in self._steps:
             try:
                 marks = markers_of(fn, Dependency)
             except (TypeError, ValueError) as error:
                 raise DeclarationError(
-                    f"{self._what}: the signature of the dependency {_name_of(fn)} cannot be read ({error})"
+                    f"{self._owner}: the signature of the dependency {_name_of(fn)} cannot be read ({error})"
                 ) from None
-            context = _context_of(fn, marks, self._what)
+            context = _context_of(fn, marks, self._owner)
             needs = {name: self._add(mark.fn, (*path, fn)) for name, mark in marks.items()}
             self._steps[fn] = _Step(fn, context, needs)
         return fn
@@ -146,7 +146,7 @@ class Plan:
         def split(arguments: dict[str, Any]) -> tuple[Plan, Context]:
             context: Context = arguments[context_name] if own else arguments.pop(context_name)
             overrides = context.server.dependency_overrides
-            return (Plan(self._fn, self._what, overrides) if overrides else self), context
+            return (Plan(self._fn, self._owner, overrides) if overrides else self), context
 
         async def run(**arguments: Any) -> Any:
             plan, context = split(arguments)
@@ -193,7 +193,7 @@ class Plan:
                 if inspect.iscoroutine(result):
                     result.close()
                 raise DeclarationError(
-                    f"{self._what} is a plain function, has dependencies and returned an awaitable: write `async def`, "
+                    f"{self._owner} is a plain function, has dependencies and returned an awaitable: write `async def`, "
                     "so that the dependencies stay open until it has ended"
                 )
             return result

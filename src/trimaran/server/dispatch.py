@@ -146,12 +146,12 @@ class _Listing:
             return result
         return self._page(call.peer.version, call.params.cursor, self._hidden(call.principal))
 
-    def _shown(self, cursor: str | None, hidden: frozenset[str]) -> EncodedPage[Any]:
+    def _page_without(self, cursor: str | None, hidden: frozenset[str]) -> EncodedPage[Any]:
         entries = [e for e in self._entries if e.key not in hidden] if hidden else self._entries
         return self.registry.page(cursor, self.server.page_size, entries)
 
     def _page(self, version: str, cursor: str | None, hidden: frozenset[str]) -> Any:
-        page = self._shown(cursor, hidden)
+        page = self._page_without(cursor, hidden)
         items = [
             _with_digest(self.field, revise_definition(self.kind, msgspec.to_builtins(e.definition), version), version)
             for e in page.entries
@@ -173,7 +173,7 @@ class _Listing:
             self._look()
         items: list[Any] = []
         if cursor is None or not cursor.startswith("callback:"):
-            page = self._shown(cursor, self._hidden(call.principal))
+            page = self._page_without(cursor, self._hidden(call.principal))
             items = [revise_definition(self.kind, msgspec.to_builtins(e.definition), version) for e in page.entries]
             if page.next_cursor is not None:
                 listed = self.result(**{self.field: items}, next_cursor=page.next_cursor)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TypedDict, final
+from typing import Final, TypedDict, final
 
 from msgspec import Struct
 
 from trimaran.durations import check_seconds
 from trimaran.errors import ConfigError
 
-__all__ = ["LimitOptions", "Limits"]
+__all__ = ["PAGE_SIZE", "LimitOptions", "Limits"]
+
+# More than any client shows at once, less than what hurts on the wire: a client that reads one page only still sees
+# every tool of any server but the largest. See docs/adr/0005.
+PAGE_SIZE: Final = 1000
 
 _MAY_BE_NONE = frozenset(
     {"session_idle_timeout", "session_max_lifetime", "max_sessions", "request_timeout", "max_listen_streams"}

@@ -42,7 +42,7 @@ from .changes import Notify
 from .completions import CompletionEntry, compile_completion, completion_key
 from .dispatch import Middleware, Serve
 from .exchange import SENT, Exchange
-from .limits import LimitOptions, Limits
+from .limits import PAGE_SIZE, LimitOptions, Limits
 from .prompts import PromptEntry, PromptOptions, compile_prompt
 from .registry import Registry
 from .resources import ResourceEntry, ResourceOptions, TemplateEntry, compile_resource, compile_template
@@ -67,10 +67,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., object])
-
-# More than any client shows at once, less than what hurts on the wire: a client that reads one page only still sees
-# every tool of any server but the largest. See docs/adr/0005.
-PAGE_SIZE: Final = 1000
 
 
 class Extension(Protocol):

@@ -247,7 +247,7 @@ class Duplex:
         async def collect(data: bytes) -> None:
             replies.append(data)
 
-        async def one(raw: bytes) -> None:
+        async def answer(raw: bytes) -> None:
             try:
                 message = self.reader.read(raw)
             except ProtocolError as error:
@@ -261,7 +261,7 @@ class Duplex:
             elif isinstance(message, IncomingReply) and self.legacy is not None:
                 self.legacy.take_answer(message)
 
-        await asyncio.gather(*(one(bytes(raw)) for raw in batch.messages))
+        await asyncio.gather(*(answer(bytes(raw)) for raw in batch.messages))
         if replies:
             await self.write(b"[" + b",".join(replies) + b"]")
 

@@ -70,7 +70,7 @@ class LoopbackLogin:
         show: Callable[[str], Awaitable[None] | None] | None = None,
         timeout: float = 300.0,
     ) -> None:
-        self._wanted = _check_port(port, "port") if port is not None else None
+        self._given_port = _check_port(port, "port") if port is not None else None
         self._open_browser = open_browser
         self._show = show if show is not None else _print
         check_seconds("timeout", timeout)
@@ -142,7 +142,7 @@ class LoopbackLogin:
     # Listening
 
     async def _listen(self) -> None:
-        port = self._wanted if self._wanted is not None else _port_from_environment()
+        port = self._given_port if self._given_port is not None else _port_from_environment()
         # Where any will do, the last one first: a client that was registered with it may go on with it.
         listener = _bind(port if port is not None else self._port)
         if listener is None and port is None:

@@ -55,13 +55,13 @@ class StdioPipes:
         self.stdout: int = stdout
 
 
-_taken: StdioPipes | None = None
+_pipes: StdioPipes | None = None
 
 
 def take_stdio() -> StdioPipes:
     """Take stdin and stdout for the protocol, once; descriptor 1 is stderr from here on, for good."""
-    global _taken
-    if _taken is None:
+    global _pipes
+    if _pipes is None:
         _require_stderr()
         stdin, stdout = os.dup(0), os.dup(1)
         nothing = os.open(os.devnull, os.O_RDONLY)
@@ -72,9 +72,9 @@ def take_stdio() -> StdioPipes:
         os.set_inheritable(stdout, False)
         # Output that is still buffered goes to the new place, too.
         sys.stdout.flush()
-        _taken = StdioPipes(stdin, stdout)
+        _pipes = StdioPipes(stdin, stdout)
         _relieve_stderr()
-    return _taken
+    return _pipes
 
 
 def _require_stderr() -> None:

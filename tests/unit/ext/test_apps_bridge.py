@@ -181,15 +181,18 @@ def test_a_view_is_greeted_once(state: str) -> None:
     if state == "leaving":
         bridge.teardown()
     bridge.outgoing()
-    assert refusal(bridge, ask("ui/initialize", INITIALIZE)) == ("the view was greeted already", -32600)
+    assert refusal(bridge, ask("ui/initialize", INITIALIZE)) == (
+        "the view is initialized already: send ui/initialize once",
+        -32600,
+    )
     assert bridge.state == state
 
 
 def test_initialized_counts_once_and_in_its_place() -> None:
     bridge = Bridge()
-    assert "state new" in refusal(bridge, tell("ui/notifications/initialized"))[0]
+    assert "state is new" in refusal(bridge, tell("ui/notifications/initialized"))[0]
     bridge = ready()
-    assert "state ready" in refusal(bridge, tell("ui/notifications/initialized"))[0]
+    assert "state is ready" in refusal(bridge, tell("ui/notifications/initialized"))[0]
 
 
 @pytest.mark.parametrize(

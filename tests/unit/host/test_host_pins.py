@@ -218,7 +218,7 @@ async def test_what_was_told_is_not_remembered_without_end(store: Pins, monkeypa
     review = review_of(store)
     for number in range(40):
         await review.tools("files", listed(tool(description=str(number))))
-    assert len(review._told) <= 11  # pyright: ignore[reportPrivateUsage]
+    assert len(review._announced) <= 11  # pyright: ignore[reportPrivateUsage]
 
 
 async def test_the_command_that_a_warning_names_can_be_pasted(store: Pins, caplog: pytest.LogCaptureFixture) -> None:

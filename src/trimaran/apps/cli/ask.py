@@ -25,7 +25,7 @@ from trimaran.errors import ConfigError, Error
 from .exit_codes import is_output_error
 from .host_options import configure, host_options
 from .output import Screen, in_one_line
-from .run import heard, run_loop
+from .run import run_loop, show_log
 from .target import Settings
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def command(
     screen = Screen(quiet=quiet)
     run = _AskReport(screen, is_quiet=quiet)
     options = {"max_turns": max_turns, "max_tokens": max_tokens, "system": system, "code": code}
-    with heard(screen, Settings(quiet=quiet, debug=debug)):
+    with show_log(screen, Settings(quiet=quiet, debug=debug)):
         try:
             exit_code = run_loop(_run(run, open_host(), config, model, text, options, timeout=timeout, startup=startup))
         except Exception as error:

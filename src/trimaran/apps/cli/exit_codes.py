@@ -135,6 +135,8 @@ def advice(error: Error, target: str, *, is_http: bool) -> str:
     if isinstance(error, TimedOut):
         return f"Give it longer with --timeout SECONDS. If it should have answered at once: {doctor}"
     if isinstance(error, ConnectFailed):
+        if "no known parent package" in "".join(error.stderr):
+            return f"The file is a part of a package: give `-- python -m PACKAGE.MODULE` instead. {doctor}"
         if error.exit_code == 0 and not error.stderr:
             return f"`-- trimaran serve FILE` serves one that does not. {doctor}"
         return f"Check the address, path included. {doctor}" if is_http else doctor

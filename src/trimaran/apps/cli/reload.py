@@ -244,7 +244,7 @@ class _Message(msgspec.Struct):
         return self.method is UNSET and self.id is not UNSET
 
 
-_one = msgspec.json.Decoder(_Message)
+_single = msgspec.json.Decoder(_Message)
 _many = msgspec.json.Decoder(list[_Message])
 
 
@@ -252,7 +252,7 @@ def _read(line: bytes) -> list[_Message]:
     """The messages of a line; none if it is not JSON-RPC, which is for the worker to say."""
     try:
         check_depth(line)
-        return _many.decode(line) if line.lstrip().startswith(b"[") else [_one.decode(line)]
+        return _many.decode(line) if line.lstrip().startswith(b"[") else [_single.decode(line)]
     except (msgspec.DecodeError, UnicodeDecodeError):
         return []
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from trimaran.client.option_types import LogLevel
     from trimaran.client.server_requests import LogEntry
 
-__all__ = ["connect_options", "connect_target", "heard", "run", "run_loop"]
+__all__ = ["connect_options", "connect_target", "run", "run_loop", "show_log"]
 
 Work = Callable[["Client"], Awaitable[int]]
 
@@ -74,7 +74,7 @@ def run(target: Target, settings: Settings, screen: Screen, work: Work, failures
     connected: list[Client] = []
     lines: deque[str] = deque(maxlen=_STDERR_LINES)
     try:
-        with heard(screen, settings, hides_children=True):
+        with show_log(screen, settings, hides_children=True):
             client_work = _with_client(target, settings, screen, work, connected, lines.append)
             code = run_loop(client_work, kill_after=_POLITE)
         if not settings.debug:  # which has shown all of it
@@ -203,7 +203,7 @@ def run_loop(main: Any, *, kill_after: float | None = None) -> int:
 
 
 @contextlib.contextmanager
-def heard(
+def show_log(
     screen: Screen, settings: Settings, *, least: int = logging.WARNING, hides_children: bool = False
 ) -> Generator[None]:
     """Show the library's log as lines on stderr while a command runs.

@@ -336,19 +336,38 @@ def _served(text: str) -> Target:
 
 
 def _is_never_run(path: Path) -> bool:
-    """True if the file imports us and calls nothing that serves. As a script it would end at once, in silence."""
+    """True if the file imports us and serves nothing when it runs. As a script it would end at once, in silence."""
     try:
-        nodes = list(ast.walk(ast.parse(read_file(path, _LARGEST_SCRIPT))))
+        tree = ast.parse(read_file(path, _LARGEST_SCRIPT))
+        names = _reached_names(tree)
     except (OSError, SyntaxError, ValueError, RecursionError):
         return False  # Python itself says best what is wrong with it
     modules = {
         name.partition(".")[0]
-        for node in nodes
+        for node in ast.walk(tree)
         if isinstance(node, (ast.Import, ast.ImportFrom))
         for name in ([alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""])
     }
-    called = {getattr(node.func, "attr", getattr(node.func, "id", "")) for node in nodes if isinstance(node, ast.Call)}
-    return "trimaran" in modules and not called & {"run", "serve"}
+    return "trimaran" in modules and not names & {"run", "serve"}
+
+
+def _reached_names(tree: ast.Module) -> set[str]:
+    """The names that the file uses as it runs: in a function only if something names the function, or decorates it."""
+    names: set[str] = set()
+    functions: dict[str, list[ast.AST]] = {}
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not node.decorator_list:
+            functions.setdefault(node.name, []).extend(node.body)
+            name = node.name if node.name in names else None
+        else:
+            waiting.extend(ast.iter_child_nodes(node))
+            name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else None
+        if name is not None:
+            names.add(name)
+            waiting.extend(functions.pop(name, ()))
+    return names
 
 
 def _of_words(text: str) -> Target:

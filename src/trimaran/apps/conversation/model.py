@@ -290,7 +290,7 @@ class Conversation:
                     yield UserNotice("the model refused what tools returned besides text: asked again without it")
         finally:
             if not is_whole and text.strip():
-                history.append(self._driver.heard(text))
+                history.append(self._driver.user_message(text))
 
     # --- tools -------------------------------------------------------------------------------------------------------
 

@@ -223,7 +223,7 @@ class LoginDesk:
         self.vault: _Vault = _Vault(keys, lambda: None if fleet() is None else fleet().store)
         self._by_state: dict[str, _Attempt] = {}
         self._by_ticket: dict[str, _Attempt] = {}
-        self._heard: Any = None
+        self._subscribed: Any = None
 
     @property
     def process(self) -> str:
@@ -239,8 +239,8 @@ class LoginDesk:
     def listen(self) -> None:
         """Hear of people who came back to another process."""
         fleet = self._fleet()
-        if fleet is not None and fleet is not self._heard:
-            self._heard = fleet
+        if fleet is not None and fleet is not self._subscribed:
+            self._subscribed = fleet
             fleet.on(_NEWS, self._hear)
             fleet.on_ask(_NEWS, self._describe_ticket)
 

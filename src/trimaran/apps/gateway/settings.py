@@ -68,7 +68,7 @@ class ViewSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     transforms: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict[str, dict[str, dict[str, Any]]])
     """By server and tool: the options of `server.transform`, as far as they are data."""
     to: list[str] = []
-    """Who may use the view: `group:research`, `user:ann`, `scope:read`; everybody unless said."""
+    """Who may use the view: `group:research`, `user:ann`, `scope:read`; everybody by default."""
     prefix: bool = True
     """Put the name of the server before names of tools and prompts."""
     instructions: str | None = None
@@ -105,7 +105,7 @@ class GatewaySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     open_metrics: bool = False
     """Let anyone read `/metrics`."""
     default: Literal["allow", "deny"] | None = None
-    """What happens to a call that no rule matches; unless said, "deny" as soon as there is a rule that allows."""
+    """What happens to a call that no rule matches; by default, "deny" as soon as there is a rule that allows."""
     audit: str | None = None
     """The file that gets a line for every decision and every call."""
     audit_arguments: Literal["digest", "full", "none"] = "digest"

@@ -54,7 +54,7 @@ class StoreLocks:
                 if store is None:
                     yield
                     return
-                async with _held(store.sessions, f"~lock.{hashlib.sha256(name.encode()).hexdigest()}"):
+                async with _hold(store.sessions, f"~lock.{hashlib.sha256(name.encode()).hexdigest()}"):
                     yield
         finally:
             lock, users = self._local[name]
@@ -65,7 +65,7 @@ class StoreLocks:
 
 
 @contextlib.asynccontextmanager
-async def _held(records: SessionStore, id: str) -> AsyncGenerator[None]:
+async def _hold(records: SessionStore, id: str) -> AsyncGenerator[None]:
     token = secrets.token_bytes(16)
     await _take(records, SessionRecord(id=id, extra=token))
     renewing = asyncio.ensure_future(_renew(records, id))

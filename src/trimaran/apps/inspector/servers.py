@@ -21,7 +21,7 @@ from msgspec import Struct, structs
 from trimaran.client.client import Client
 from trimaran.client.server_requests import Elicitation, Sampling, StateEvent
 from trimaran.connecting import connect
-from trimaran.errors import ConfigError, Error, Unauthorized
+from trimaran.errors import Error, Unauthorized
 from trimaran.ext.apps.metadata import IDENTIFIER as APPS
 from trimaran.ext.apps.metadata import MIME_TYPE
 from trimaran.protocol.mask import MASK, Mask
@@ -531,11 +531,3 @@ class Servers:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=_CLOSE_SECONDS)
-
-
-def check_reach(reach: Reach) -> None:
-    """Raise BadRequest for a target that `connect` refuses."""
-    try:
-        connect(reach.target, **reach.options)
-    except ConfigError as error:
-        raise BadRequest(str(error)) from None

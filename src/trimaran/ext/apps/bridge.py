@@ -306,7 +306,10 @@ class Bridge:
     def _take_notice(self, method: str, params: Mapping[str, Any]) -> list[ViewEvent]:
         if method == "ui/notifications/initialized":
             if self.state != "greeted":
-                raise _Refusal(CODE_INVALID_REQUEST, f"initialized means nothing in the state {self.state}")
+                raise _Refusal(
+                    CODE_INVALID_REQUEST,
+                    f"ui/notifications/initialized follows the answer to ui/initialize, once; the state is {self.state}",
+                )
             self.state = "ready"
             self._out += self._waiting
             self._waiting.clear()
@@ -335,7 +338,7 @@ class Bridge:
 
     def _greet(self, id: RequestId, params: Mapping[str, Any]) -> None:
         if self.state != "new":
-            raise _Refusal(CODE_INVALID_REQUEST, "the view was greeted already")
+            raise _Refusal(CODE_INVALID_REQUEST, "the view is initialized already: send ui/initialize once")
         info = as_object(params.get("appInfo", {}))
         offered = as_object(params.get("appCapabilities"))
         if info is None or offered is None or not isinstance(params.get("protocolVersion"), str):

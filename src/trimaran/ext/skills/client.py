@@ -208,7 +208,7 @@ class SkillsClient:
         return skill
 
     async def read(self, skill: Skill, uri: str | None = None) -> SkillContent:
-        """One file of a skill, its SKILL.md unless said: checked, or not at all.
+        """One file of a skill, its SKILL.md by default: checked, or not at all.
 
         Args:
             skill: From `list` or `get` of this very object.

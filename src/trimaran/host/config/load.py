@@ -2,7 +2,7 @@
 
 A `[server.X]` of the project replaces the user's X as a whole, be it good or failed. Bad TOML, a bad name and rules that
 cannot be read stop the load: what was meant is not known then, and a rule that was dropped would allow more than was
-said. Everything else is the affair of one server, which is marked failed while the others work.
+said. Any other mistake concerns one server, which is marked failed while the others work.
 
 `read_config` is pure; `load_config` reads the files. An `.mcp.json`, the file that many programs share, is translated first.
 """

@@ -80,7 +80,7 @@ class AuditLog:
                 f"an audit log needs max_bytes of 1 or more, and keep of 0 or more, not {max_bytes} and {keep}"
             )
         if key is not None and not 1 <= len(key) <= 64:
-            raise ConfigError("the key of an audit log has 1 to 64 bytes")
+            raise ConfigError(f"the key of an audit log must have 1 to 64 bytes, not {len(key)}")
         self.path: Final = Path(path)
         self._arguments = arguments
         self._key = key or secrets.token_bytes(32)

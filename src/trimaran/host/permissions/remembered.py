@@ -114,5 +114,5 @@ class RememberedAnswers:
             return Pattern("tool", Glob([act.name]))
         pattern = parse_pattern(text)
         if not pattern.fits_name(act) or pattern.fit_arguments(act, arguments or {}) is not Match.YES:
-            raise RuleError(f"this does not match the call that it answers, of {act}", text, 0)
+            raise RuleError(f"this rule does not match {act}, the call that the person answered for", text, 0)
         return pattern

@@ -157,7 +157,7 @@ class CatalogReview:
         self._note: Callable[..., object] = note or _ignore
         self._others = others
         self._clock = clock
-        self._told: set[tuple[str, str, str]] = set()
+        self._announced: set[tuple[str, str, str]] = set()
         """What was warned about: server, definition, digest."""
 
     async def tools(self, server: str, tools: Mapping[str, Tool]) -> Reviewed:
@@ -178,8 +178,8 @@ class CatalogReview:
         setting = self._setting(server)
         if setting is None or setting.mode == "off":
             return {}
-        if len(self._told) > _MOST_TOLD:
-            self._told.clear()
+        if len(self._announced) > _MOST_TOLD:
+            self._announced.clear()
         is_long = len(definitions) > _MANY
         pins, wrong = await asyncio.to_thread(_digests, definitions) if is_long else _digests(definitions)
         withheld = await self._compare(setting, kind, pins)
@@ -246,10 +246,10 @@ class CatalogReview:
 
     def _tell(self, server: str, setting: PinSetting, held: Mapping[str, HeldDefinition]) -> None:
         """Log and audit each difference once."""
-        untold = [item for item in held.values() if (server, item.key, item.new.digest) not in self._told]
+        untold = [item for item in held.values() if (server, item.key, item.new.digest) not in self._announced]
         if not untold:
             return
-        self._told.update((server, item.key, item.new.digest) for item in untold)
+        self._announced.update((server, item.key, item.new.digest) for item in untold)
         for item in untold:
             self._note(
                 "definition_held" if setting.mode != "warn" else "definition_changed",
@@ -284,8 +284,8 @@ class CatalogReview:
             pin = pins.get(name)
             if pin is None or not isinstance(claimed, str) or not claimed.startswith("sha256:"):
                 continue
-            if claimed != pin.digest and (server, name, claimed) not in self._told:
-                self._told.add((server, name, claimed))
+            if claimed != pin.digest and (server, name, claimed) not in self._announced:
+                self._announced.add((server, name, claimed))
                 self._note("digest_mismatch", server=server, definition=name[:300], claimed=claimed[:100])
                 log.warning(
                     "the server %r says that %s has the digest %s, but what it lists has %s",

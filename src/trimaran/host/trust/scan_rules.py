@@ -56,12 +56,14 @@ class ScanRule(NamedTuple):
     """The pattern is tried only on a text with one of these in its plain form."""
 
 
-def _severities(definition: Severity | None, content: Severity | None, asked: Severity | None) -> dict[Place, Severity]:
+def _severities(
+    definition: Severity | None, content: Severity | None, question: Severity | None
+) -> dict[Place, Severity]:
     """By place: definitions; results and errors; questions of servers, and what they send to our model."""
     places: dict[Place, Severity | None] = {
         **dict.fromkeys(("tool", "prompt", "resource"), definition),
         **dict.fromkeys(("result", "error"), content),
-        **dict.fromkeys(("elicitation", "sampling"), asked),
+        **dict.fromkeys(("elicitation", "sampling"), question),
     }
     return {place: severity for place, severity in places.items() if severity is not None}
 

@@ -69,10 +69,10 @@ class Scanner:
     ) -> None:
         self._setting = setting
         self._note: Callable[..., object] = note or _ignore
-        self._kept: OrderedDict[bytes, tuple[ScanFinding, ...]] = OrderedDict()
+        self._findings: OrderedDict[bytes, tuple[ScanFinding, ...]] = OrderedDict()
         self._by_server: dict[str, dict[str, tuple[ScanFinding, ...]]] = {}
         self._recent: deque[ScanFinding] = deque(maxlen=_MOST_RECENT)
-        self._told: set[tuple[str, str, str, str]] = set()
+        self._announced: set[tuple[str, str, str, str]] = set()
         self._lock = threading.Lock()
         """Large results are looked at in a thread."""
 
@@ -108,11 +108,11 @@ class Scanner:
 
     def _of(self, server: str, tool: Tool) -> tuple[ScanFinding, ...]:
         key = hashlib.blake2b(msgspec.json.encode((server, tool)), digest_size=16).digest()
-        findings = self._kept.get(key)
+        findings = self._findings.get(key)
         if findings is None:
-            findings = self._kept[key] = tuple(scan_tool(tool, server=server))
-            if len(self._kept) > _MOST_KEPT:
-                self._kept.popitem(last=False)
+            findings = self._findings[key] = tuple(scan_tool(tool, server=server))
+            if len(self._findings) > _MOST_KEPT:
+                self._findings.popitem(last=False)
         return findings
 
     def forget(self, server: str) -> None:
@@ -125,10 +125,6 @@ class Scanner:
         with self._lock:
             recent = tuple(self._recent)
         return [item for item in (*definitions, *recent) if server is None or item.server == server]
-
-    def of_tool(self, server: str, tool: str) -> tuple[ScanFinding, ...]:
-        """What was found in the definition of a tool."""
-        return self._by_server.get(server, {}).get(tool, ())
 
     # --- what passes by ----------------------------------------------------------------------------------------------
 
@@ -199,13 +195,13 @@ class Scanner:
         untold = [
             item
             for item in findings
-            if item.severity != "note" and (item.server, item.subject, item.id, item.excerpt) not in self._told
+            if item.severity != "note" and (item.server, item.subject, item.id, item.excerpt) not in self._announced
         ]
         if not untold:
             return
-        if len(self._told) > _MOST_KEPT:
-            self._told.clear()
-        self._told.update((item.server, item.subject, item.id, item.excerpt) for item in untold)
+        if len(self._announced) > _MOST_KEPT:
+            self._announced.clear()
+        self._announced.update((item.server, item.subject, item.id, item.excerpt) for item in untold)
         for item in untold:
             self._note(
                 "finding",

@@ -154,12 +154,12 @@ def touches_of(tool: Tool, *, configured: Iterable[Touch] | None = None, hints: 
     if _READING.search(name) and not _SENDING.search(name) and not _FETCHING.search(name):
         touches.discard("outside")
     hint = (as_object(tool.annotations) or as_object(to_builtins(tool.annotations)) or {}).get
-    if _said(hint, "open_world_hint", "openWorldHint") is True:
+    if _hint_value(hint, "open_world_hint", "openWorldHint") is True:
         touches |= {"untrusted", "outside"}
-    if _said(hint, "destructive_hint", "destructiveHint") is True:
+    if _hint_value(hint, "destructive_hint", "destructiveHint") is True:
         touches.add("acts")
     return frozenset(touches)
 
 
-def _said(hint: Any, *names: str) -> Any:
+def _hint_value(hint: Any, *names: str) -> Any:
     return next((value for name in names if (value := hint(name)) is not None), None)

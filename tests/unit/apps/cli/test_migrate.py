@@ -188,6 +188,13 @@ BODIES = [
     ("from fastmcp.exceptions import ToolError", "raise ToolError", "raise ToolError"),
     ("from fastmcp.dependencies import Depends", "x = Depends(f)", "x = Depends(f)"),
     ("from fastmcp.utilities.types import Image", 'i = Image(data=d, format="png")', 'i = image(d, "image/png")'),
+    (
+        "from mcp.server import MCPServer",
+        "def f(m: MCPServer): m.streamable_http_app(host=h)",
+        "def f(m: Server): m.asgi(host=h)",
+    ),
+    ("from mcp.types import INVALID_PARAMS", "code = INVALID_PARAMS", "code = CODE_INVALID_PARAMS"),
+    ("import mcp.types as t", "code = t.INTERNAL_ERROR", "code = CODE_INTERNAL"),
     ("from fastmcp.utilities.logging import get_logger", "log = get_logger(n)", "log = getLogger(n)"),
     ("from fastmcp.prompts import Message", 'm = Message("a", role="assistant")', 'm = assistant_message("a")'),
     ("from mcp import types", 't = types.Tool(name="a", inputSchema={})', 't = types.Tool(name="a", input_schema={})'),
@@ -210,9 +217,18 @@ LEFT = [
     ("from fastmcp import FastMCP", "m = FastMCP.from_openapi(x)", "FastMCP.from_openapi: write Server.from_openapi"),
     ("from fastmcp import FastMCP", "def f(m: FastMCP): m.run(transport=t)", "the transport must be"),
     ("from fastmcp import Context", "def f(c: Context): c.session", "c.session: use ctx.sample"),
+    ("from mcp.server import MCPServer", "def f(m: MCPServer): m._tool_manager.get_tool(n)", "_tool_manager: private"),
+    ("from fastmcp import FastMCP", "def f(a): a.server._mcp_server", "_mcp_server: private"),
     ("from fastmcp import *", "m = 1", "from fastmcp import *: import each name by itself"),
     ("from fastmcp.utilities.types import Image", 'i = Image(path="a.png")', "write image(data, mime_type)"),
     ("from mcp import ClientSession", "x: ClientSession", "ClientSession: the client: use trimaran.connect"),
+    (
+        "from mcp.server.transport_security import TransportSecuritySettings",
+        "s = TransportSecuritySettings()",
+        "TransportSecuritySettings: use allowed_hosts= and allowed_origins=",
+    ),
+    ("from mcp.server.context import CallNext", "c: CallNext", "CallNext: middleware: write a function"),
+    ("from fastmcp import FastMCP", "m = FastMCP.as_proxy(url)", "FastMCP.as_proxy: write Server.proxy(target)"),
     ("from mcp.server.lowlevel import Server", 's = Server("x")', "Server: the low-level server"),
 ]
 

@@ -95,6 +95,18 @@ def test_another_librarys_script_that_never_runs_its_server_is_told_how(capsys: 
     assert "with server.run() at its end" in done.err
 
 
+def test_a_module_of_a_package_is_told_how_to_run_it(capsys: Capsys, tmp_path: Path) -> None:
+    done = run_cli(
+        capsys,
+        "list",
+        script(
+            tmp_path, "import sys\nsys.exit('ImportError: attempted relative import with no known parent package')\n"
+        ),
+    )
+    assert done.code == 3
+    assert "`-- python -m PACKAGE.MODULE`" in done.err
+
+
 def test_one_that_ends_in_order_and_says_why_is_not(capsys: Capsys, tmp_path: Path) -> None:
     """mcp-server-git, for one, ends with status 0 where there is no repository."""
     done = run_cli(capsys, "list", script(tmp_path, "import sys\nprint('ERROR: no repository', file=sys.stderr)\n"))

@@ -56,6 +56,7 @@ def test_a_url_stays_as_it_is_written(url: str) -> None:
     assert (target.url, connect_target(target)) == (url, url)
 
 
+IMPORT = "from trimaran import Server\nserver = Server('a', version='1')\n"
 SERVED = (sys.executable, "-P", "-m", "trimaran.apps.cli", "serve")
 
 
@@ -66,10 +67,25 @@ SERVED = (sys.executable, "-P", "-m", "trimaran.apps.cli", "serve")
         ("import trimaran.server\napp = trimaran.Server('a', version='1').asgi()\n", True),
         ("from trimaran import Server\nserver = Server('a', version='1')\nserver.run()\n", False),
         ("from trimaran import Server\nfrom trimaran.serve import run\nrun(Server('a', version='1'))\n", False),
+        (IMPORT + "def main():\n    server.run()\n", True),
+        (IMPORT + "def main():\n    server.run()\nif __name__ == '__main__':\n    main()\n", False),
+        (IMPORT + "def main():\n    begin()\ndef begin():\n    server.run()\nmain()\n", False),
+        (IMPORT + "@app.command()\ndef main():\n    server.run()\napp()\n", False),
         ("from somewhere import Server\nserver = Server('a')\n", False),
         ("def broken(:\n", False),
     ],
-    ids=["never run", "an app", "run", "run by a function", "another library's", "broken"],
+    ids=[
+        "never run",
+        "an app",
+        "run",
+        "run by a function",
+        "a function that nothing calls",
+        "main",
+        "two deep",
+        "a command",
+        "another library's",
+        "broken",
+    ],
 )
 def test_a_file_whose_server_nothing_runs_is_served(tmp_path: Path, source: str, is_served: bool) -> None:
     file = tmp_path / "boat.py"

@@ -16,7 +16,7 @@ from trimaran.errors import Unsupported
 
 from ..completion import TargetWords
 from ..output import Screen, in_one_line
-from ..run import heard, run
+from ..run import run, show_log
 from ..stored_logins import allow_private, brings_own, default_name
 from ..target import ClientCommand, Settings, split_words
 from .stored import expiry_in_words, require_url, scopes_of, where
@@ -102,7 +102,7 @@ def command(
         screen.note(f"  {page}", "bold")
         screen.note(f"Waiting for {_in_minutes(timeout)}; Ctrl-C gives up.", "dim")
 
-    with heard(screen, Settings()):
+    with show_log(screen, Settings()):
         keeper = _FreshLoginStore(default_tokens())
     grant = OAuth(
         client_id=client_id,
@@ -119,7 +119,7 @@ def command(
     async def work(client: Client) -> int:
         with contextlib.suppress(Unsupported):
             await client.list_tools()
-        credentials = keeper.made
+        credentials = keeper.received
         if credentials is None:
             screen.out.print(Text(f"{url} lists its tools without a login: none is needed, and none is kept."))
         else:
@@ -169,13 +169,13 @@ class _FreshLoginStore:
 
     def __init__(self, store: TokenStore) -> None:
         self.store = store
-        self.made: Credentials | None = None
+        self.received: Credentials | None = None
 
     async def load(self, key: str) -> bytes | None:
         from trimaran.oauth import Credentials
 
         record = await self.store.load(key)
-        if record is None or self.made is not None:
+        if record is None or self.received is not None:
             return record
         old = Credentials.from_bytes(record)
         return old.without_tokens().to_bytes() if old is not None else None
@@ -184,7 +184,7 @@ class _FreshLoginStore:
         from trimaran.oauth import Credentials
 
         await self.store.save(key, record)
-        self.made = Credentials.from_bytes(record)
+        self.received = Credentials.from_bytes(record)
 
     async def delete(self, key: str) -> bool:
         return await self.store.delete(key)

@@ -16,7 +16,7 @@ from trimaran.errors import Error
 
 from ..completion import TargetWords
 from ..output import Screen
-from ..run import heard, run_loop
+from ..run import run_loop, show_log
 from ..stored_logins import allow_private, used_store
 from ..target import ClientCommand, Settings, split_words
 from .stored import StoredLogin, expiry_in_words, read_all, require_url
@@ -53,7 +53,7 @@ def command(ctx: click.Context, words: Sequence[str], *, everything: bool, name:
             raise click.UsageError(f"logout takes one TARGET, and {rest[0]!r} is one word too many")
         url = require_url(target)
     screen = Screen()
-    with heard(screen, Settings()):
+    with show_log(screen, Settings()):
         return run_loop(_log_out(screen, url, name))
 
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..output import Screen, in_one_line
-from ..run import heard, run_loop
+from ..run import run_loop, show_log
 from ..stored_logins import name_of, used_store
 from ..target import Settings, Target
 
@@ -48,7 +48,7 @@ def command(as_json: bool) -> int:
             logins.extend(await read_all(store))
         return 0
 
-    with heard(screen, Settings()):
+    with show_log(screen, Settings()):
         code = run_loop(read())
     if as_json:
         screen.raw([_as_json(login) for login in logins])

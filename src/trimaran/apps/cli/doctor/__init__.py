@@ -21,7 +21,7 @@ from trimaran.errors import Error
 
 from ..completion import TargetWords
 from ..output import Screen
-from ..run import heard, run_loop
+from ..run import run_loop, show_log
 from ..target import ClientCommand, Settings, Target, client_options, read_settings, split_words
 from .report import Check, Report, print_check, print_summary
 
@@ -82,7 +82,7 @@ def command(ctx: click.Context, words: Sequence[str], as_json: bool, waived: Seq
     report = Report(target.text, None if as_json else show, waived=waived)
     try:
         # The report covers the library's own warnings.
-        with heard(screen, settings, least=logging.CRITICAL):
+        with show_log(screen, settings, least=logging.CRITICAL):
             if (ended_by_signal := run_loop(work())) != 0:
                 return ended_by_signal
     except (click.ClickException, KeyboardInterrupt):

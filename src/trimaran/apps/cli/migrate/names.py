@@ -64,6 +64,17 @@ RENAMED: Final[Mapping[str, tuple[str, str]]] = {
     **{f"{home}.AssistantMessage": ("trimaran.content", "assistant_message") for home in _PROMPTS},
     **{f"{home}.Message": ("trimaran.types", "PromptMessage") for home in _PROMPTS},
     **{f"{home}.get_logger": ("logging", "getLogger") for home in _LOGGING},
+    **{
+        f"{home}.{name}": ("trimaran.errors", f"CODE_{code}")
+        for home in ("mcp.types", "mcp_types")
+        for name, code in (
+            ("PARSE_ERROR", "PARSE"),
+            ("INVALID_REQUEST", "INVALID_REQUEST"),
+            ("METHOD_NOT_FOUND", "METHOD_NOT_FOUND"),
+            ("INVALID_PARAMS", "INVALID_PARAMS"),
+            ("INTERNAL_ERROR", "INTERNAL"),
+        )
+    },
     "fastmcp.Client": ("trimaran", "connect"),
     "fastmcp.client.Client": ("trimaran", "connect"),
     "fastmcp.prompts.PromptMessage": ("trimaran.types", "PromptMessage"),
@@ -151,7 +162,7 @@ _LEFT: Final = (
     ("mcp.server.auth", "authentication: pass a provider of trimaran.auth as run(auth=...)"),
     ("fastmcp.server.middleware", "middleware: write a function and declare it with @server.middleware"),
     ("fastmcp.server.openapi", "write Server.from_openapi(spec, base_url=...)"),
-    ("fastmcp.server.proxy", "a proxy: call the other server with trimaran.connect in a tool of yours"),
+    ("fastmcp.server.proxy", "a proxy: write Server.proxy(target)"),
     ("fastmcp.client", "the client: use trimaran.connect(target)"),
     ("mcp.client", "the client: use trimaran.connect(target)"),
     ("mcp.ClientSession", "the client: use trimaran.connect(target)"),
@@ -160,6 +171,8 @@ _LEFT: Final = (
     ("mcp.server.Server", "the low-level server: use @server.tool, or Server(callbacks=...)"),
     ("mcp.server.stdio", "the low-level server: server.run() serves stdio"),
     ("mcp.server.models", "the low-level server: server.run() needs no InitializationOptions"),
+    ("mcp.server.transport_security", "use allowed_hosts= and allowed_origins= of server.run or server.asgi"),
+    ("mcp.server.context", "middleware: write a function and declare it with @server.middleware"),
     ("mcp.server.streamable_http", 'the transport: server.run("http") or server.asgi()'),
     ("mcp.server.sse", 'the transport: server.run("http", sse_path="/sse")'),
     ("mcp.shared.exceptions", "raise trimaran.ProtocolError or ToolError"),
@@ -264,9 +277,9 @@ OPTIONS: Final[Mapping[str, Mapping[str, Option]]] = {
         "uvicorn_config": "!use the options of run, or serve server.asgi() with uvicorn",
     },
     "asgi": {
-        **dict.fromkeys(("path", "sse_path"), "="),
+        **dict.fromkeys(("path", "sse_path", "host"), "="),
         "message_path": "sse_message_path",
-        **dict.fromkeys(["transport", "stateless_http", "json_response", "mount_path", "host", "stateless"], _DROP),
+        **dict.fromkeys(["transport", "stateless_http", "json_response", "mount_path", "stateless"], _DROP),
         "streamable_http_path": "path",
         "middleware": "!wrap server.asgi() in the ASGI middleware",
         "transport_security": "!use allowed_hosts= and allowed_origins=",
@@ -281,7 +294,7 @@ LEFT_CALLS: Final[Mapping[str, str]] = {
     "add_middleware": "write a function and declare it with @server.middleware",
     "add_transform": 'write server.transform("tool", name=..., arguments={...})',
     "add_provider": "there are no providers; declare tools with server.add_tool",
-    "as_proxy": "call the other server with trimaran.connect in a tool of yours",
+    "as_proxy": "write Server.proxy(target)",
     "from_openapi": "write Server.from_openapi(spec, base_url=...)",
     "from_fastapi": "write Server.from_fastapi(app)",
     "completion": "write @server.completion(prompt=..., argument=...) for each argument",
@@ -294,6 +307,17 @@ LEFT_CALLS: Final[Mapping[str, str]] = {
     "disable": "hide what some callers may not see with visible_to=",
 }
 """Methods and attributes of a server that mean another thing here, or nothing."""
+
+PRIVATE_ATTRIBUTES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(
+        ("_tool_manager", "_prompt_manager", "_resource_manager"),
+        "private; use the server's methods: list_tools, add_tool, remove_tool, and so on",
+    ),
+    **dict.fromkeys(
+        ("_mcp_server", "_lowlevel_server"), "private; there is no server beneath, server.middleware sees every call"
+    ),
+}
+"""Attributes of their servers that programs reach into all the same."""
 
 CONTEXT_ATTRIBUTES: Final[Mapping[str, str]] = {
     "fastmcp": "server",

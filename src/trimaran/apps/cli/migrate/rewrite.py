@@ -24,6 +24,7 @@ from .names import (
     LEFT_CALLS,
     LEFT_CONTEXT,
     OPTIONS,
+    PRIVATE_ATTRIBUTES,
     SERVERS,
     is_foreign,
     is_type,
@@ -306,6 +307,8 @@ class _Rewrite(_Named, cst.CSTTransformer):
             and _text(original_node.value) in self._survey.servers
         ):
             self._leave(original_node, f"{_text(original_node)}: {LEFT_CALLS[original_node.attr.value]}")
+        elif original_node.attr.value in PRIVATE_ATTRIBUTES:  # on whatever: nobody else has such names
+            self._leave(original_node, f"{_text(original_node)}: {PRIVATE_ATTRIBUTES[original_node.attr.value]}")
         return self._context_attribute(original_node, updated_node)
 
     def _context_attribute(self, original: cst.Attribute, updated: cst.Attribute) -> cst.BaseExpression:

@@ -62,7 +62,7 @@ class AnthropicMessages:
         else:
             history.append({"role": "user", "content": [block]})
 
-    def heard(self, text: str) -> Message:
+    def user_message(self, text: str) -> Message:
         return {"role": "assistant", "content": [{"type": "text", "text": text}]}
 
     def answer(self, answers: Sequence[dict[str, Any]], results: Sequence[Any]) -> list[Message]:

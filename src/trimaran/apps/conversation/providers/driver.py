@@ -124,7 +124,7 @@ class Driver(Protocol):
         """Add what the person wrote."""
         ...
 
-    def heard(self, text: str) -> Message:
+    def user_message(self, text: str) -> Message:
         """A message of the model's with this text and nothing else."""
         ...
 

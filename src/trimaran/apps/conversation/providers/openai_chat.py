@@ -65,7 +65,7 @@ class OpenAIChat:
     def say(self, history: list[Message], text: str) -> None:
         history.append({"role": "user", "content": text})
 
-    def heard(self, text: str) -> Message:
+    def user_message(self, text: str) -> Message:
         return {"role": "assistant", "content": text}
 
     def answer(self, answers: Sequence[dict[str, Any]], results: Sequence[Any]) -> list[Message]:
