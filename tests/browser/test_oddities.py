@@ -101,6 +101,10 @@ def test_at_390_pixels_words_are_whole(inspector: Inspector, visit: Visit) -> No
     page.locator(".call[data-state=ok]").wait_for()
     page.get_by_role("link", name="all tools").click()
     expect(page.locator(".list-pane")).to_be_visible()
+    page.goto(f"{inspector.origin}/#/timeline")
+    calls = page.locator("table.calls tbody td:not(.num)")
+    calls.first.wait_for()
+    assert calls.evaluate_all("cells => Math.min(...cells.map(cell => cell.clientWidth))") >= 80
     page.goto(f"{inspector.origin}/#/wire")
     page.locator(".wire-row").first.click()
     expect(page.get_by_label("Message", exact=True)).to_be_visible()

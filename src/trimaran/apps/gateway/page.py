@@ -14,10 +14,11 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, cast, final
 from urllib.parse import parse_qs
 
 from trimaran.errors import StateRejected
+from trimaran.files import read_file
 from trimaran.protocol.headers import HeaderLookup
 from trimaran.protocol.seal import Sealer
 from trimaran.server.routes import RouteRequest
@@ -28,7 +29,7 @@ from .control import RecentCall
 if TYPE_CHECKING:
     from .gateway import Gateway
 
-__all__ = ["SignIn", "StatusPage", "mark_words", "read_form"]
+__all__ = ["SignIn", "StatusPage", "read_form", "words_of_others"]
 
 _COOKIE: Final = "trimaran_gateway"
 _SIGNED_IN_SECONDS: Final = 8 * 3600.0  # a working day
@@ -42,7 +43,8 @@ _HEADERS: Final = {
     "referrer-policy": "no-referrer",
     "x-content-type-options": "nosniff",
 }
-_STYLE: Final = (Path(__file__).parents[1] / "look.css").read_text("utf-8") + (
+_MOST_STYLE: Final = 64 * 1024  # our own file
+_STYLE: Final = read_file(Path(__file__).parents[1] / "look.css", _MOST_STYLE).decode() + (
     ".topbar{height:44px}.page{margin:0 auto}.card{overflow-wrap:anywhere}table.data th{overflow-wrap:normal}input{max-width:100%}"
     # Where there is no room for columns, each row is a block, and each cell says which column it is.
     "@media(max-width:45rem){.page{padding:14px}.card{padding:12px}thead{display:none}"
@@ -151,7 +153,7 @@ class StatusPage:
         gateway = self._gateway
         problems = [*gateway.problems(), *(f"{name}: {reason}" for name, reason in gateway.failed.items())]
         if problems:
-            items = "".join(f"<li>{mark_words(problem)}</li>" for problem in problems)
+            items = "".join(f"<li>{words_of_others(problem)}</li>" for problem in problems)
             yield f'<section class="failure"><h2 class="failure-who">To be fixed</h2><ul>{items}</ul></section>'
 
     def _servers(self) -> Iterable[tuple[str, ...]]:
@@ -159,7 +161,9 @@ class StatusPage:
             client = served.upstream.client
             state = '<span class="badge ok">up</span>'
             if not served.is_up:
-                state = f'<span class="badge bad">down</span> {mark_words(served.plan.mask(served.upstream.status))}'
+                state = (
+                    f'<span class="badge bad">down</span> {words_of_others(served.plan.mask(served.upstream.status))}'
+                )
             yield (
                 escape(name),
                 state,
@@ -206,11 +210,15 @@ def _tool_row(tool: Tool) -> tuple[str, ...]:
     annotations = tool.annotations
     hints = [words for name, words in _HINTS if annotations is not None and getattr(annotations, name)]
     badges = "".join(f' <span class="badge">{hint}</span>' for hint in hints)
-    schema: Any = tool.input_schema
-    properties: Any = schema.get("properties") if isinstance(schema, dict) else None
-    names = ", ".join(map(str, properties)) if isinstance(properties, dict) else ""
+    schema: Any = tool.input_schema or {}
+    properties: Any = schema.get("properties")
+    names = ", ".join(cast("dict[str, Any]", properties)) if isinstance(properties, dict) else ""
     words = (tool.description or "")[:_MOST_WORDS]
-    return f"<code>{mark_words(tool.name)}</code>{badges}", mark_words(names[:_MOST_WORDS]), mark_words(words)
+    return (
+        f"<code>{words_of_others(tool.name)}</code>{badges}",
+        words_of_others(names[:_MOST_WORDS]),
+        words_of_others(words),
+    )
 
 
 def _call_row(call: RecentCall) -> tuple[str, ...]:
@@ -218,10 +226,10 @@ def _call_row(call: RecentCall) -> tuple[str, ...]:
     status = call.status + (f" ({call.kind})" if call.kind else "")
     tone = "ok" if call.status == "ok" else "bad"
     badge = f'<span class="badge {tone}">{escape(status)}</span>'
-    return escape(moment), mark_words(call.caller), mark_words(call.act), badge, f"{call.seconds * 1000:.1f}"
+    return escape(moment), words_of_others(call.caller), words_of_others(call.act), badge, f"{call.seconds * 1000:.1f}"
 
 
-def mark_words(text: str) -> str:
+def words_of_others(text: str) -> str:
     """Words of others: isolated, and marked where they hide something."""
     marked = "".join(
         escape(character) if character.isprintable() or character in "\n\t" else f'<b class="hidden-mark">U+{ord(character):04X}</b>'

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from trimaran import connect
-from trimaran.apps.gateway.page import mark_words, read_form
+from trimaran.apps.gateway.page import read_form, words_of_others
 
 from .conftest import child, fetch, gateway_of, remote, url_of
 from .test_control import KEYS
@@ -38,10 +38,10 @@ async def test_the_page_shows_servers_tools_calls_and_rules() -> None:
 
 def test_words_of_servers_are_marked_where_they_hide_something() -> None:
     """As on the inspector's page."""
-    shown = mark_words("a<b>\u202egnp\U000e0041")
+    shown = words_of_others("a<b>\u202egnp\U000e0041")
     assert shown.startswith('<bdi class="theirs">a&lt;b&gt;<b class="hidden-mark">U+202E</b>gnp')
     assert "U+E0041" in shown
-    assert not mark_words("")
+    assert not words_of_others("")
 
 
 def test_a_form_that_is_made_to_be_slow_is_not_read() -> None:
