@@ -1,6 +1,7 @@
 """Key sets of issuers, refreshed without making callers wait.
 
-A set is read when the server starts. After an hour it is read again in the background. A token with an unknown
+A set is read when the server starts. If the issuer is away then, the server starts without keys: tokens are refused with 503,
+and the set is asked for again as they come, every five seconds at most. After an hour it is read again in the background. A token with an unknown
 `kid` makes its caller wait for a new reading, at most one every 30 seconds for all callers. When a reading fails, the old
 keys stay valid for a day: an issuer that is down for an afternoon must not lock everybody out, and one that stays
 away must not keep a withdrawn key valid for ever.
@@ -15,9 +16,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
-from trimaran.errors import ConfigError, Error
+from trimaran.errors import AuthorizationFailed, ConfigError, Error
 from trimaran.oauth.discovery import authorization_server_urls
-from trimaran.oauth.effects import HttpRequest
+from trimaran.oauth.effects import HttpReply, HttpRequest
 from trimaran.oauth.metadata import read_object, shown
 
 from .jwt_keys import ALGORITHMS, SHARED, VerifyKey, import_set, named, nameless
@@ -30,6 +31,10 @@ logger: Final = logging.getLogger("trimaran.auth")
 
 STALE_SECONDS: Final = 3600.0
 REFETCH_SECONDS: Final = 30.0
+RETRY_SECONDS: Final = 5.0
+"""While there are no keys at all. `Retry-After` of the refusals says the same."""
+START_SECONDS: Final = 5.0
+"""How long a start waits: whatever watches over the process takes one that takes longer for broken."""
 KEEP_SECONDS: Final = 86_400.0
 
 Source: TypeAlias = Callable[[Fetch | None], Awaitable[Any]]
@@ -53,8 +58,19 @@ class FetchedKeys:
         """Which refusal fits the last reading, if that failed."""
 
     async def start(self, fetch: Fetch | None) -> None:
+        """Read the keys. An issuer that is away is waited for a moment, and stops nobody; one that answers wrongly does."""
         self._fetch = fetch
-        await self._read()
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                await self._read()
+        except Exception as error:
+            self._failure = Refused.failed(error).kind
+            if self._failure != "unavailable":
+                raise
+            reason = str(error) or f"no answer within {START_SECONDS:.0f} s"
+            logger.warning(
+                "the signing keys cannot be read yet; tokens are refused with 503 until they can: %s", reason
+            )
 
     async def close(self) -> None:
         reading, self._reading = self._reading, None
@@ -94,7 +110,7 @@ class FetchedKeys:
         reading = self._reading
         if reading is not None and not reading.done() and reading.get_loop() is loop:
             return reading
-        if not self._is_past(self._tried_at, REFETCH_SECONDS):
+        if not self._is_past(self._tried_at, REFETCH_SECONDS if self._keys else RETRY_SECONDS):
             return None
         self._tried_at = self._clock()
         self._reading = loop.create_task(self._read_or_log(), name="trimaran-auth-keys")
@@ -148,6 +164,7 @@ def from_issuer(issuer: str) -> Source:
         tried: list[str] = []
         for url in authorization_server_urls(issuer):
             reply = await fetch(_request(url, "authorization server metadata", issuer))
+            _check_available(reply, url, "authorization server metadata")
             metadata = read_object(reply) if reply.status == 200 else None
             if metadata is None or "issuer" not in metadata:
                 tried.append(f"{url} answered {reply.status}")
@@ -182,11 +199,17 @@ def _request(url: str, step: str, trusted: str) -> HttpRequest:
 
 async def _get(fetch: Fetch, url: str, step: str, *, trusted: str) -> dict[str, Any]:
     reply = await fetch(_request(url, step, trusted))
+    _check_available(reply, url, step)
     document = read_object(reply) if reply.status == 200 else None
     if document is None:
         problem = f"answered {reply.status}" if reply.status != 200 else "returned no JSON object"
         raise ConfigError(f"jwks: {shown(url)} {problem}; a JWK Set was expected")
     return document
+
+
+def _check_available(reply: HttpReply, url: str, step: str) -> None:
+    if reply.status >= 500 or reply.status == 429:
+        raise AuthorizationFailed(f"{shown(url)} answered {reply.status}", step=step, url=url, status=reply.status)
 
 
 def check_url(option: str, url: str) -> None:

@@ -13,7 +13,7 @@ from joserfc.jwk import ECKey
 from tests.support.until import PATIENCE
 
 from trimaran.auth import Bearer, Refused
-from trimaran.auth.jwks import KEEP_SECONDS, REFETCH_SECONDS, STALE_SECONDS
+from trimaran.auth.jwks import KEEP_SECONDS, REFETCH_SECONDS, RETRY_SECONDS, STALE_SECONDS
 from trimaran.errors import AuthorizationFailed, ConfigError, UnsafeUrl
 from trimaran.oauth.effects import HttpReply, HttpRequest
 
@@ -28,6 +28,7 @@ class Issuer:
         self.documents = documents
         self.asked: list[HttpRequest] = []
         self.failure: Exception | None = None
+        self.status: int | None = None
         self.gate: asyncio.Event | None = None
 
     async def __call__(self, request: HttpRequest) -> HttpReply:
@@ -36,6 +37,8 @@ class Issuer:
             await self.gate.wait()
         if self.failure is not None:
             raise self.failure
+        if self.status is not None:
+            return HttpReply(self.status, {}, b"busy")
         found = self.documents.get(request.url)
         if found is None:
             return HttpReply(404, {}, b"<html>")
@@ -108,6 +111,39 @@ async def test_an_issuer_that_cannot_be_read_keeps_the_server_from_starting(issu
     issuer.failure = UnsafeUrl("inside", step="signing keys", url=URL)
     with pytest.raises(UnsafeUrl):
         await bearer().start(issuer)
+
+
+@pytest.mark.parametrize("options", [{}, {"jwks": "discover"}])
+@pytest.mark.parametrize("absence", ["no connection", "busy", "silence"])
+async def test_an_issuer_that_is_away_at_the_start_stops_nobody(
+    issuer: Issuer,
+    bearer: Any,
+    enter: Any,
+    token: Any,
+    clock: Any,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    options: Any,
+    absence: str,
+) -> None:
+    """It stopped the server, after up to 20 seconds."""
+    monkeypatch.setattr("trimaran.auth.jwks.START_SECONDS", 0.01)
+    issuer.documents[OAUTH] = {"issuer": ISSUER, "jwks_uri": URL}
+    if absence == "silence":
+        issuer.gate = asyncio.Event()
+    elif absence == "busy":
+        issuer.status = 503
+    else:
+        issuer.failure = AuthorizationFailed("nobody listens", step="signing keys", url=URL)
+    provider = bearer(**options)
+    await provider.start(issuer)
+    assert "the signing keys cannot be read yet; tokens are refused with 503 until they can: " in caplog.text
+    with pytest.raises(Refused) as caught:
+        await enter(provider, token())
+    assert (caught.value.status, dict(caught.value.headers)["retry-after"]) == (503, "5")
+    issuer.gate, issuer.status, issuer.failure = None, None, None
+    clock.now += RETRY_SECONDS
+    assert await enter(provider, token()) == "ada"
 
 
 @pytest.mark.parametrize("options", [{}, {"jwks": "discover"}])

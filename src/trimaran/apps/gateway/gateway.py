@@ -268,23 +268,30 @@ class Gateway:
             audit.close()
 
     async def _replace_servers(self, config: HostConfig, servers: Mapping[str, ServedUpstream]) -> None:
+        """Serve the new ones. A server that has changed serves as it was until the new one has started, or failed to."""
         remaining = _enabled(config)
-        for name in [name for name in self.served if name in servers or name not in remaining]:
-            gone = self.served.pop(name)
-            self._endpoints.remove(gone.engine)
-            for user in (self.server, *(view.server for view in self.views.values())):
-                if gone.server in user.runtime.mounted:
-                    await user.unmount(gone.server)
-            self._spawn(self._retire(gone))
+        for name in [name for name in self.served if name not in remaining]:
+            await self._remove(name)
         for served in servers.values():
             served.control.controls = self.controls
+        await asyncio.gather(*(self._start(served) for served in servers.values()))
+        for served in servers.values():
+            if served.name in self.served:
+                await self._remove(served.name)
             self._add(served)
             for view in self.views.values():
                 if served.name in view.settings.servers:
                     mount_in_view(view.server, view.name, view.settings, served)
-        await asyncio.gather(*(self._start(served) for served in servers.values()))
         for served in servers.values():
             await served.engine.start()
+
+    async def _remove(self, name: str) -> None:
+        gone = self.served.pop(name)
+        self._endpoints.remove(gone.engine)
+        for user in (self.server, *(view.server for view in self.views.values())):
+            if gone.server in user.runtime.mounted:
+                await user.unmount(gone.server)
+        self._spawn(self._retire(gone))
 
     async def _look_again_at_pins(self, before: GatewaySettings, new: Container[str]) -> None:
         """Read lists again where an operator may have agreed meanwhile, or where pins are treated otherwise now."""
@@ -353,6 +360,7 @@ class Gateway:
         safe = {name: served.safe for name, served in self.served.items()}
         problems = [str(problem) for problem in check(self.controls.access.rules, catalog, safe)]
         problems += [problem for view in self.views.values() for problem in view.problems(self.served)]
+        problems += self.settings.group_problems()
         for problem in problems:
             log.warning("%s", problem)
         return problems

@@ -134,6 +134,15 @@ class GatewaySettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """Nobody is asked who they are."""
         return self.auth is None or self.auth == "none"
 
+    def group_problems(self) -> list[str]:
+        """Members of groups that are written as rules write callers; here they are subjects, and nothing more."""
+        return [
+            f"gateway.groups.{group}: {member!r} is the subject of nobody, unless tokens say it so; a subject stands here alone"
+            for group, members in self.groups.items()
+            for member in members
+            if member.startswith(("user:", "group:", "scope:"))
+        ]
+
 
 def read_settings(config: HostConfig, machine: Machine) -> GatewaySettings:
     """What `[gateway]` says.

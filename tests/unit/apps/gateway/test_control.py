@@ -212,6 +212,14 @@ async def test_a_rule_that_can_match_nothing_is_reported_at_load() -> None:
         assert "matches no tool there is" in problems
 
 
+async def test_a_member_of_a_group_that_is_written_like_a_rule_is_reported_at_load() -> None:
+    """Rules for the group matched nobody, without a word."""
+    groups = '[gateway.groups]\ndev = ["user:ann", "bob"]\n'
+    async with gateway_of(child("boats") + groups) as gateway:
+        (problem,) = gateway.report_rules()
+        assert problem.startswith("gateway.groups.dev: 'user:ann' is the subject of nobody")
+
+
 async def test_a_caller_that_cannot_be_read_stops_the_load() -> None:
     rules = '[permissions]\nallow = ["mcp__boats__sail to group:"]\n'
     with pytest.raises(ConfigError, match="'group:' is no caller: write group:NAME"):

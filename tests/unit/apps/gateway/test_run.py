@@ -50,6 +50,20 @@ async def test_servers_come_and_go_and_a_call_at_work_goes_on(tmp_path: Path) ->
         await until(lambda: not gateway._retiring)  # pyright: ignore[reportPrivateUsage]
 
 
+async def test_a_server_that_changed_serves_until_the_new_one_has_started() -> None:
+    """Its tools were unknown to callers for as long as the new child took to start."""
+    async with gateway_of(child("boats")) as gateway, connect(gateway.url) as client:
+        reload = asyncio.ensure_future(gateway.reload(read(child("boats", "boats.py", "other boats"))))
+        before = gateway.served["boats"]
+        answers: list[str] = []
+        while not reload.done():
+            answers.append((await client.call_tool("boats_sail", {"boat": "Ida"})).data)
+        await reload
+        assert gateway.served["boats"] is not before
+        answers.append((await client.call_tool("boats_sail", {"boat": "Ida"})).data)
+        assert len(answers) > 2 and set(answers) == {"Ida sails"}
+
+
 async def test_rules_keys_and_limits_change_while_sessions_go_on() -> None:
     async with gateway_of(child("boats") + KEYS) as gateway:
         headers = {"X-API-Key": "ann-key-123"}
