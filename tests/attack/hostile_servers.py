@@ -128,6 +128,15 @@ def doubling(levels: int) -> dict[str, Any]:
     return {"type": "object", "properties": {"value": {"$ref": f"#/$defs/d{levels - 1}"}}, "$defs": definitions}
 
 
+def doubling_visits(levels: int) -> dict[str, Any]:
+    """The same, all for one place of the value: a validator without a limit would come there 2 ** levels times."""
+    definitions: dict[str, Any] = {"d0": {"type": "string"}}
+    for level in range(1, levels):
+        reference = {"$ref": f"#/$defs/d{level - 1}"}
+        definitions[f"d{level}"] = {"allOf": [reference, reference]}
+    return {"type": "object", "properties": {"value": {"$ref": f"#/$defs/d{levels - 1}"}}, "$defs": definitions}
+
+
 def nested(depth: int) -> dict[str, Any]:
     schema: dict[str, Any] = {"type": "string"}
     for _ in range(depth):
@@ -141,6 +150,7 @@ async def reply_structured(exchange: Exchange) -> None:
 
 
 attack("a schema that doubles", outputSchema=doubling(40))(reply_structured)
+attack("a schema that doubles visits", outputSchema=doubling_visits(26))(reply_structured)
 attack("a deep schema", outputSchema=nested(400))(reply_structured)
 attack("a schema that refers to itself", outputSchema={"type": "object", "$ref": "#"})(reply_structured)
 attack(

@@ -27,6 +27,7 @@ CALLERS: Final = 3
 HOWS: Final = ("without end", "in gzip without end", "that is deep", ", byte by byte")
 ANSWERS: Final = (
     "a schema that doubles",
+    "a schema that doubles visits",
     "a deep schema",
     "a schema that refers to itself",
     "a schema with a slow pattern",
