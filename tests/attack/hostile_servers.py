@@ -82,6 +82,15 @@ def document(name: str) -> Callable[[Answer], Answer]:
     return register
 
 
+def pack(count: int) -> list[bytes]:
+    """Pieces of one gzip stream, each of 1 MB of spaces; from the second on they are alike."""
+    packer = zlib.compressobj(wbits=31)
+    return [packer.compress(b" " * (1 << 20)) + packer.flush(zlib.Z_SYNC_FLUSH) for _ in range(count)]
+
+
+PACKED: Final = pack(2)  # beforehand: the attacker's work is not to be felt by the bystander
+
+
 class Exchange:
     """One request, and the connection to answer it on."""
 
@@ -356,9 +365,8 @@ async def missing_document(exchange: Exchange) -> None:
 @document("a login document in gzip without end")
 async def packed_document(exchange: Exchange) -> None:
     await exchange.send(DOCUMENT + b"Content-Encoding: gzip\r\n\r\n")
-    packer = zlib.compressobj(wbits=31)
-    while True:
-        await exchange.send(packer.compress(b" " * (1 << 20)) + packer.flush(zlib.Z_SYNC_FLUSH))
+    for piece in itertools.chain(PACKED[:1], itertools.repeat(PACKED[1])):
+        await exchange.send(piece)
 
 
 @document("a login document in chunks of one byte")
