@@ -397,7 +397,8 @@ async def slow_numbers(exchange: Exchange) -> None:
     await exchange.respond(200, b'{"resource":[' + b"1e300," * 150_000 + b"1]}")
 
 
-for _stage, _what in (("issuer", "an issuer's metadata"), ("token", "an answer with tokens")):
+_STAGES: Final[dict[Stage, str]] = {"issuer": "an issuer's metadata", "token": "an answer with tokens"}
+for _stage, _what in _STAGES.items():
     for _how, _answer in (
         ("without end", endless_document),
         ("in gzip without end", packed_document),
