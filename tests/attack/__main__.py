@@ -2,8 +2,9 @@
 
     python -m tests.attack [--only WORDS,...] [--seconds 3] [--list]
 
-Two tables. The first: hostile clients, each against a server of its own, in both eras. The second: hostile servers against
-our client, whose calls have a deadline of two seconds. The exit code is 1 if a limit is broken.
+Two tables. The first: hostile clients, each against a server of its own, in both eras, or against a gateway or a proxy
+before a hostile server. The second: hostile servers against our client, whose calls have a deadline of two seconds. The exit
+code is 1 if a limit is broken.
 
 The limits: the p99 of a bystander is at most ten times its idle p99, or 10 ms where that is more, and never over 100 ms. An idle
 p99 can be 0.8 ms, and ten times that is less than one turn of a busy machine's scheduler. The server lives, gives back

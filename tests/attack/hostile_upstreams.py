@@ -19,14 +19,18 @@ from trimaran import connect
 from trimaran.errors import Error
 from trimaran.types import as_object
 
-from .hostile_clients import Kind, Peer, attack, token
+from .hostile_clients import Kind, Link, Peer, attack, token
 from .hostile_servers import TIMEOUT
 from .target import AUDIENCE, ISSUER
 
 CALLERS: Final = 3
+MEETINGS: Final = (
+    15  # per second: each is a connection and ten requests or more, and costs the attacker more than the gateway
+)
 HOWS: Final = ("without end", "in gzip without end", "that is deep", ", byte by byte")
 ANSWERS: Final = (
     "a schema that doubles",
+    "a schema that doubles visits",
     "a deep schema",
     "a schema that refers to itself",
     "a schema with a slow pattern",
@@ -41,11 +45,13 @@ async def meet(peer: Peer, tool: str, **options: Any) -> None:
     """Have the proxy call the hostile server, in both eras and each time as another caller, until the time is up."""
     logging.disable(logging.CRITICAL)
     numbers = itertools.count()
+    link = Link(MEETINGS)
     url = f"http://127.0.0.1:{peer.port}/mcp"
     limits: dict[str, Any] = {"timeout": TIMEOUT, "max_timeout": TIMEOUT}
 
     async def worker() -> None:
         for era in itertools.cycle(("modern", "legacy")):
+            await link.carry()
             if not peer.goes_on:
                 return
             payload = {"iss": ISSUER, "aud": AUDIENCE, "sub": f"caller {next(numbers)}", "exp": time.time() + 3600}
@@ -57,7 +63,6 @@ async def meet(peer: Peer, tool: str, **options: Any) -> None:
             except (Error, OSError) as error:
                 said = (as_object(getattr(error, "data", None)) or {}).get("kind")
                 peer.answers[str(said or type(error).__name__)] += 1
-                await asyncio.sleep(0.02)
 
     await peer.crowd(worker, CALLERS)
 

@@ -31,6 +31,10 @@ async def assault(name: str, folder: Path) -> Row:
         ("huge numbers", "400"),
         ("forged tokens", "401"),
         ("tasks that wait for nobody", "200"),
+        ("fields without number for a gateway's page", "401"),
+        ("through a gateway: a schema that doubles visits", "a result"),
+        ("login at a gateway: an answer with tokens without end", "login"),
+        ("signing keys without end", "401"),
     ],
 )
 async def test_an_attack_is_answered_and_the_server_goes_on(name: str, answer: str, tmp_path: Path) -> None:
