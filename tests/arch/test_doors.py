@@ -19,7 +19,6 @@ ALLOWED = {
     "ext/apps/declare.py": "the server's own file, by its author",
     "host/context/search_terms.py": "the package's own table of words",
     "host/context/tokens.py": "the package's own list of words",
-    "apps/gateway/page.py": "the style sheet of the package",
     "host/config/files.py": "the copy of a file that was just read within the limit",
     "host/config/jsontext.py": "checked before; or one word of it",
     "host/config/tomltext.py": "checked before; or one key of it",

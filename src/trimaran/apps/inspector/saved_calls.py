@@ -188,8 +188,8 @@ class SavedCalls:
         """Add those that are not here yet, under ids of their own; how many were added."""
         here = [structs.replace(call, id="") for call in self.calls]
         new = [call for call in calls if structs.replace(call, id="") not in here]
-        taken = {call.id for call in self.calls}
-        free = (id for number in itertools.count(1) if (id := f"s{number}") not in taken)
+        used_ids = {call.id for call in self.calls}
+        free = (id for number in itertools.count(1) if (id := f"s{number}") not in used_ids)
         self.replace([*self.calls, *(structs.replace(call, id=id) for call, id in zip(new, free, strict=False))])
         return len(new)
 
