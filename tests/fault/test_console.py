@@ -238,7 +238,7 @@ def test_a_tool_that_raises_shows_where(open_terminal: Callable[..., Terminal], 
     terminal = open_terminal("--server", f"loft={server}")
     terminal.shows("loft: connected")
     terminal.line("loft:sail")
-    terminal.shows("✗ loft:sail", 'loft.py", line 6, in sail', "KeyError: 'jib'")
+    terminal.shows("✗ loft:sail", "line 6, in sail", "KeyError: 'jib'")
     terminal.press("\x11")
     assert terminal.end() == 0
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["CallView", "CallsApp", "RunningCallViews"]
 
 _LONGEST: Final = 400  # characters of arguments in the line of a call
-_LOG_SECONDS: Final = 0.05  # the server's log of a failure comes by another pipe than its result
+_LOG_SECONDS: Final = 1.0  # for the log of a failure to come
 
 
 class CallsApp(Protocol):
@@ -116,6 +116,15 @@ class CallView:
             for line in lines_of_failure([result.text], self._place.host.stderr(self.server)):
                 yield Text(in_one_line(line, _LONGEST), style="dim")
 
+    async def wait_for_log(self, result: ToolResult) -> None:
+        """The server's log of a failure comes by another pipe than its result, if it comes here at all."""
+        is_child = any(
+            status.name == self.server and status.transport == "stdio" for status in self._place.host.status()
+        )
+        until = asyncio.get_running_loop().time() + (_LOG_SECONDS if is_child else 0)
+        while not [*self._log_of(result)] and asyncio.get_running_loop().time() < until:
+            await asyncio.sleep(0.02)
+
     def fail(self, error: BaseException) -> None:
         """Show why the call failed, or was not made."""
         self._end("✗", "red", [show_fault(error, self._place.host)], "fault")
@@ -164,7 +173,7 @@ class RunningCallViews:
         try:
             result = await self._place.host.call(name, arguments, on_progress=view.bar.tell, approved=True)
             if failure_numbers(result.text):
-                await asyncio.sleep(_LOG_SECONDS)
+                await view.wait_for_log(result)
             view.show(result)
         except asyncio.CancelledError:
             view.cancelled()
