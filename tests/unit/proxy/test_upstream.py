@@ -18,6 +18,7 @@ from tests.support.until import soon, until
 from trimaran import Context, Server, connect
 from trimaran.auth import Bearer
 from trimaran.errors import CallError, ConfigError, DeclarationError, Unauthorized
+from trimaran.proxy.catalog import tool_entries
 from trimaran.proxy.server import open_proxy
 from trimaran.serve import HttpServer
 from trimaran.types import Tool
@@ -40,6 +41,32 @@ def child(tmp_path: Path) -> list[str]:
     script = tmp_path / "child.py"
     script.write_text(CHILD)
     return [sys.executable, str(script)]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_target_whose_lists_change_all_the_time_is_not_read_all_the_time(
+    monkeypatch: pytest.MonkeyPatch, era: Era
+) -> None:
+    """Each change read everything again: a large catalog that changed a hundred times a second took the whole process."""
+    monkeypatch.setattr("trimaran.proxy.upstream._REST_FACTOR", 1e9)
+    monkeypatch.setattr("trimaran.proxy.upstream._MOST_REST", 0.3)
+    readings: list[int] = []
+
+    def count(tools: list[Any], *more: Any) -> Any:
+        readings.append(len(tools))
+        return tool_entries(tools, *more)
+
+    monkeypatch.setattr("trimaran.proxy.upstream.tool_entries", count)
+    target = Server("target", version="1")
+    target.add_tool(lambda: "", name="first")
+    async with connect(Server.proxy(target, era=era)) as client:
+        await client.list_tools_all()
+        for number in range(100):
+            target.add_tool(lambda: "", name=f"tool_{number}")
+            for _ in range(20):
+                await asyncio.sleep(0)
+        assert len(readings) < 10
+        await until(lambda: readings[-1] == 101, "the last change is followed")
 
 
 async def test_a_target_that_is_away_costs_its_own_tools_only_and_comes_back_by_itself() -> None:
