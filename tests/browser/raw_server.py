@@ -175,7 +175,10 @@ def flood(count: int, token: Any) -> None:
             }
             batch.append({"method": "notifications/progress", "params": params})
         else:
-            batch.append({"method": "notifications/message", "params": {"level": "info", "data": f"line {number}"}})
+            end = "" if number else "\u2028"  # no end of a line in JSON, and one in JavaScript's expressions
+            batch.append(
+                {"method": "notifications/message", "params": {"level": "info", "data": f"line {number}{end}"}}
+            )
     write(*batch)
 
 

@@ -186,6 +186,16 @@ def test_an_app_does_not_get_out_of_its_frame(inspector: Inspector, visit: Visit
     assert len(page.context.pages) == 1
 
 
+def test_an_app_that_leads_its_frame_to_the_interface_reads_nothing(inspector: Inspector, visit: Visit) -> None:
+    """The frame is the inspector's neighbour by address, and nobody's by origin: it brings no cookie and no session."""
+    page = visit(inspector)
+    page.goto(f"{inspector.origin}/#/s/{servers(page)[2]}/tools/leave")
+    page.get_by_role("button", name="Run tool").click()
+    expect(page.frame_locator("iframe").locator("body")).to_contain_text("does not come from the inspector's own page")
+    expect(page.locator(".topbar")).to_be_visible()
+    assert page.url.startswith(inspector.origin)
+
+
 @pytest.mark.parametrize(
     ("tool", "reason"),
     [

@@ -51,6 +51,16 @@ def test_a_recording_whose_dates_are_none_is_shown(inspector: Inspector, visit: 
         page.get_by_role("link", name="Sessions").click()
 
 
+def test_a_line_separator_in_a_text_loses_no_event(inspector: Inspector, visit: Visit) -> None:
+    page = visit(inspector)
+    page.goto(f"{inspector.origin}/{place(page, 1, '/tools/flood')}")
+    page.locator("[data-path='/count'] input").fill("3")
+    page.get_by_role("button", name="Run tool").click()
+    page.locator(".call[data-state=ok]").wait_for()
+    page.locator(".dock").get_by_role("tab", name="Log").click()
+    expect(page.locator(".dock .log-panel .hidden-mark")).to_have_text("U+2028")
+
+
 def test_two_tools_of_one_name_are_told_apart(inspector: Inspector, visit: Visit) -> None:
     page = visit(inspector)
     page.goto(f"{inspector.origin}/{place(page, 1, '/tools')}")

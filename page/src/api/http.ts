@@ -68,7 +68,7 @@ export async function readEvents(path: string, signal: AbortSignal, opened: () =
     text += value;
     let begin = 0;
     for (let end = text.indexOf("\n\n", searched); end >= 0; end = text.indexOf("\n\n", begin)) {
-      const [, id, data] = /^id: (\d+)\ndata: (.*)$/.exec(text.slice(begin, end)) ?? []; // the inspector writes each in one line
+      const [, id, data] = /^id: (\d+)\ndata: (.*)$/s.exec(text.slice(begin, end)) ?? []; // the inspector writes each in one line
       if (data !== undefined) take(Number(id), data);
       begin = end + 2;
     }

@@ -88,6 +88,9 @@ def failure_of(error: BaseException) -> PageFailure:
     if not isinstance(error, Error):
         message = f"a mistake in the inspector, not in the server: {kind}: {error}"
     status: Any = getattr(error, "status", None)
+    hint = _HINTS.get(kind)
+    if "max_message_bytes" in message:
+        blame, hint = "client", 'Raise "Largest message" in the options of the connection, and connect again.'
     return PageFailure(
         blame=blame,
         kind=kind,
@@ -96,5 +99,5 @@ def failure_of(error: BaseException) -> PageFailure:
         # That of a JSON-RPC error is what a server would send with it: nobody saw it, and stdio has none.
         status=status if isinstance(status, int) and not isinstance(error, ProtocolError) else None,
         data=getattr(error, "data", None),
-        hint=_HINTS.get(kind),
+        hint=hint,
     )

@@ -276,6 +276,8 @@ async def test_the_largest_message_is_an_option_of_the_connection() -> None:
         call = await bench.tool(harbour.id, "cargo", {"size": 60_000})
         assert call["state"] == "failed"
         assert "max_message_bytes" in call["failure"]["message"]
+        assert call["failure"]["blame"] == "client", "it is our limit"
+        assert "Largest message" in call["failure"]["hint"]
         assert (await bench.tool(harbour.id, "cargo", {"size": 40_000}))["state"] == "ok"
 
 
