@@ -265,6 +265,17 @@ class Connection:
                 raise Closed("the client was closed") from None
             raise
 
+    async def _ready_soon(self) -> PeerSession:
+        """The same for somebody else's call, which has a deadline that is not known here: it hears of a long pause."""
+        if not self._policy.is_soon(asyncio.get_running_loop().time()):
+            raise ConnectFailed(f"{self.dialer.describe()} keeps ending; it is started again after a pause")
+        try:
+            return await self._ready()
+        except Closed:
+            raise ConnectFailed(
+                f"the connection to {self.dialer.describe()} was closed before the call was sent"
+            ) from None
+
     def _opened(self, task: asyncio.Task[PeerSession]) -> None:
         if self._opening is task:
             self._opening = None
@@ -330,7 +341,8 @@ class Connection:
             return
         self._live = None
         self._enter("reconnecting", None if error is None else self.masked(error))
-        self._policy.note_end(conversation.began, asyncio.get_running_loop().time())
+        now = asyncio.get_running_loop().time()
+        self._policy.note_end(conversation.began, now, has_served=conversation.has_served)
         for call in tuple(self._calls):
             if call.session is conversation and call.method == "subscriptions/listen":
                 call.deadline.end(ConnectionLost("the stream of changes ended with its conversation"))
@@ -464,14 +476,17 @@ class Connection:
         If the relay passes rounds, the second part says that the result asks for input.
         """
         if self.state == "new" or self._closing is not None:
-            await self._ready()
+            await self._ready_soon()
         self.is_relaying = True
         call = PendingCall(method, Deadline(None, None), None)
         call.relay, call.extension = relay, relay.extension
         call.task_id = params.get("taskId") if method == "tasks/result" else None
         self._calls.add(call)
         try:
-            return await self._converse(call, method, params, name, headers, is_repeatable)
+            answer = await self._converse(call, method, params, name, headers, is_repeatable)
+            if call.session is not None:
+                call.session.has_served = True
+            return answer
         except (TransportError, ProtocolError) as error:
             self.masked(error)
             if self._closing is not None:
@@ -508,7 +523,7 @@ class Connection:
         extra: dict[str, Any] = {}
         calls = self._requests
         while True:
-            live = self._live or await self._ready()
+            live = self._live or await (self._ready() if call.relay is None else self._ready_soon())
             dialect, link = live.dialect, live.link
             id = call.id = next(self._ids)
             call.session = live

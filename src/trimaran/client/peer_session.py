@@ -96,6 +96,8 @@ class PeerSession:
         self.is_over: bool = False
         self.error: Error | None = None
         self.began: float = 0.0
+        self.has_served: bool = False
+        """It has answered a call that was made for somebody else."""
         self._link: Link | None = None
         self._answering: dict[RequestId, asyncio.Task[None]] = {}
         self._askers: dict[RequestId, RequestId] = {}

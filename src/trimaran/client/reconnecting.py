@@ -18,6 +18,8 @@ _PAUSES: Final = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 _ATTEMPTS: Final = 5  # to reconnect, before waiting for the next call
 _PASSING: Final = frozenset({502, 503, 504})  # a proxy answers these while its server is away for a moment
 _SETTLED: Final = 5.0  # seconds a session must have lived for the next one to begin without a pause
+_MOST_SERVING: Final = 3  # failures that are counted where sessions serve others: their pauses end at a second
+_SOON: Final = 3.0  # seconds that somebody else's call waits for the next attempt; then its caller had better know
 
 
 def pause_after(failures: int) -> float:
@@ -40,13 +42,22 @@ class ReconnectPolicy:
         self._failures += 1
         self._not_before = now + pause_after(self._failures)
 
-    def note_end(self, began: float, now: float) -> None:
-        """A session has ended. One that did not last counts as a failure: a greeting alone is no success."""
+    def note_end(self, began: float, now: float, *, has_served: bool = False) -> None:
+        """A session has ended. One that did not last counts as a failure: a greeting alone is no success.
+
+        One that has answered calls of others starts anew soon: a call that kills the server must not take it from all.
+        """
         self._failures = 0 if now - began > _SETTLED else self._failures + 1
+        if has_served:
+            self._failures = min(self._failures, _MOST_SERVING)
         self._not_before = now + pause_after(self._failures)
 
     def seconds_until_attempt(self, now: float) -> float:
         return max(self._not_before - now, 0.0)
+
+    def is_soon(self, now: float) -> bool:
+        """Whether the next attempt is worth waiting for."""
+        return self.seconds_until_attempt(now) <= _SOON
 
     def gives_up(self, attempt: int, *, is_needed: bool) -> bool:
         """Stop after this attempt; the next call tries again. Not while someone waits for what the server will announce."""

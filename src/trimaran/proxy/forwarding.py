@@ -31,6 +31,8 @@ from trimaran.errors import (
     CODE_INVALID_PARAMS,
     CODE_RESOURCE_NOT_FOUND,
     CallError,
+    Closed,
+    ConnectFailed,
     Disconnected,
     Error,
     HeaderMismatch,
@@ -380,7 +382,7 @@ def describe_failure(error: Error, target: str) -> ProtocolError:
     """
     if isinstance(error, CallError) and not isinstance(error, HeaderMismatch):
         return ProtocolError(error.code, error.message, error.data)
-    if isinstance(error, (ProtocolError, TransportError)):
+    if isinstance(error, (ProtocolError, TransportError, Closed)):
         kind, reason = _kind_of(error)
         text = f"{target} {reason}; the call may have been carried out" if kind == "lost" else f"{target} {reason}"
         return ProtocolError(CODE_INTERNAL, text, {"upstream": target, "kind": kind}, status=200)
@@ -397,6 +399,7 @@ def _kind_of(error: Error) -> tuple[Kind, str]:
         return "unauthorized", f"{verb} the credentials of the proxy, whose log says what to do"
     if isinstance(error, RemoteProtocolError | HeaderMismatch):
         return "protocol", "sent an invalid answer"
-    if getattr(error, "sent", False):
+    # A connection that we close ourselves fails the calls at work; those that waited for it were not sent.
+    if getattr(error, "sent", False) or (isinstance(error, Closed) and not isinstance(error.__cause__, ConnectFailed)):
         return "lost", "lost its connection before it answered"
     return "unreachable", "cannot be reached at the moment"

@@ -141,6 +141,8 @@ class Upstream:
         """What callers are told it is called."""
         self._is_named = name is not None
         self._client: Client | None = None
+        self._newest: Client | None = None
+        """The same, and while it is opened or closed as well."""
         self._own: Connections | None = None
         if isolation == "caller" or caller_auth is not None:
             self._own = Connections(self._connect_for, most=max_connections, auth=caller_auth, budget=budget)
@@ -191,15 +193,15 @@ class Upstream:
         if self._own is not None:
             await self._own.close()
         self._watching.clear()
-        client, self._client = self._client, None
-        if client is not None:
-            await client.close()
+        self._client = None
+        if self._newest is not None:
+            await self._newest.close()  # it may be closing already: everybody waits for the same end
 
     async def _run(self) -> None:
         attempt = 0
         while True:
             self._wake.clear()  # before the options are read: other credentials that come later end the pause
-            client = connect(self._target, **self._options)
+            client = self._newest = connect(self._target, **self._options)
             try:
                 await client.open()
                 self._client = client
@@ -352,7 +354,10 @@ class Upstream:
 
     def failure(self) -> ProtocolError:
         """Why the target is not there, for a caller."""
-        return describe_failure(self._failure or ConnectFailed("not connected"), self.name)
+        failure = self._failure
+        if failure is None or getattr(failure, "sent", False):  # a request of ours was lost; this call is not sent
+            failure = ConnectFailed("not connected")
+        return describe_failure(failure, self.name)
 
     @property
     def client(self) -> Client | None:

@@ -17,7 +17,8 @@ from tests.support.until import soon, until
 
 from trimaran import Context, Server, connect
 from trimaran.auth import Bearer
-from trimaran.errors import CallError, ConfigError, DeclarationError, Unauthorized
+from trimaran.client.connection import Connection
+from trimaran.errors import CallError, ConfigError, ConnectionLost, DeclarationError, Error, Unauthorized
 from trimaran.proxy.definitions import tool_entries
 from trimaran.proxy.server import open_proxy
 from trimaran.serve import HttpServer
@@ -41,6 +42,58 @@ def child(tmp_path: Path) -> list[str]:
     script = tmp_path / "child.py"
     script.write_text(CHILD)
     return [sys.executable, str(script)]
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.slow
+async def test_a_call_is_told_at_once_that_a_child_keeps_ending(child: list[str], era: Era) -> None:
+    """It waited for the next attempt, half a minute later, and its caller heard of a timeout of its own."""
+    script = Path(child[-1])
+    script.write_text(script.read_text().replace("return os.getpid()", "os._exit(3)"))
+    async with connect(Server.proxy(child), era=era, timeout=None) as client:
+
+        async def kind() -> str:
+            with pytest.raises(CallError) as error:
+                await client.call_tool("pid")
+            return error.value.data["kind"]
+
+        kinds = [await soon(kind(), 6.0) for _ in range(9)]  # after the fifth end, a pause of ten seconds
+    assert kinds[0] == "lost"
+    assert kinds[-1] == "unreachable"
+    assert set(kinds) == {"lost", "unreachable"}
+
+
+async def test_the_end_of_a_proxy_waits_for_a_connection_that_is_closed_already(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It left the child to itself that had just failed."""
+    is_closing, may_close = asyncio.Event(), asyncio.Event()
+    close = Connection._close  # pyright: ignore[reportPrivateUsage]
+
+    async def close_late(self: Connection, error: Error | None) -> None:
+        is_closing.set()
+        await may_close.wait()
+        await close(self, error)
+
+    monkeypatch.setattr(Connection, "_close", close_late)
+    front = Server.proxy([sys.executable, "-c", "pass"], start_timeout=0.01)
+    await front.start()
+    await soon(is_closing.wait())
+    stopping = asyncio.ensure_future(front.stop())
+    await asyncio.wait((stopping,), timeout=0.2)
+    assert not stopping.done()
+    may_close.set()
+    await soon(stopping)
+
+
+async def test_a_call_that_meets_no_connection_is_never_said_to_be_sent() -> None:
+    """The request that was lost was one of the proxy, for a list; "lost" would keep the caller from trying again."""
+    front, upstream = open_proxy([sys.executable, "-c", "pass"], start_timeout=0)
+    lost = ConnectionLost("gone")
+    lost.sent = True
+    upstream._failure = lost  # pyright: ignore[reportPrivateUsage]
+    assert upstream.failure().data == {"upstream": upstream.name, "kind": "unreachable"}
+    assert front.list_tools() == []
 
 
 @pytest.mark.parametrize("era", ERAS)
