@@ -76,7 +76,15 @@ async def test_the_end_of_a_proxy_waits_for_a_connection_that_is_closed_already(
         await close(self, error)
 
     monkeypatch.setattr(Connection, "_close", close_late)
-    front = Server.proxy([sys.executable, "-c", "pass"], start_timeout=0.01)
+
+    class Odd:
+        def list_tools(self, cursor: Any, ctx: Any) -> list[Any]:
+            raise OSError("no list today")
+
+        def call_tool(self, name: str, arguments: Any, ctx: Any) -> str:
+            return name
+
+    front = Server.proxy(Server("odd", version="1", callbacks=Odd()))
     await front.start()
     await soon(is_closing.wait())
     stopping = asyncio.ensure_future(front.stop())
