@@ -25,7 +25,7 @@ from msgspec import UNSET, Raw, Struct, field
 from trimaran.bounded_log import BoundedLog
 from trimaran.client.client import Client
 from trimaran.client.pending_call import Progress
-from trimaran.client.relaying import QUESTIONS, CallOver, relay_request
+from trimaran.client.relaying import QUESTIONS, CallOver, Relay, relay_request
 from trimaran.errors import (
     CODE_INTERNAL,
     CODE_INVALID_PARAMS,
@@ -268,9 +268,11 @@ async def forward(client: Client, call: IncomingCall, params: dict[str, Any], na
     Returns the result as this caller's era writes it; None if the round has ended with questions.
     """
     voice = call.exchange.voice
-    relay = LiveRelay(call)
+    relay: Relay
     if isinstance(voice, ModernVoice):
         params, relay = _with_answers(call, params), PassingRelay(call)
+    else:
+        relay = LiveRelay(call)
     try:
         raw, asks_for_input = await relay_request(client, call.method, params, name, relay)
     except Error as error:
