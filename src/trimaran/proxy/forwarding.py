@@ -49,14 +49,14 @@ from trimaran.protocol.meta import (
     KEY_PROTOCOL_VERSION,
     LOG_LEVELS,
 )
-from trimaran.protocol.versions import MODERN
+from trimaran.protocol.versions import LATEST_LEGACY, MODERN
 from trimaran.server.access import identity
 from trimaran.server.exchange import SENT
 from trimaran.server.input_rounds import ModernVoice
 from trimaran.server.running_calls import resume
 from trimaran.types import Json, as_object
 
-from .results import MalformedResult, is_sound, repair
+from .results import MalformedResult, for_older, is_short_text, is_sound, repair
 
 __all__ = ["ASKABLE", "LiveRelay", "PassingRelay", "answer_live", "describe_failure", "forward", "read_result"]
 
@@ -360,6 +360,10 @@ def read_result(raw: Raw, call: IncomingCall, client: Client, target: str) -> An
     is_alike = far == near or (far != MODERN and near != MODERN and far <= near)
     if is_alike and is_sound(raw, any_structure=near == MODERN):
         return raw
+    if near == LATEST_LEGACY and far == MODERN and is_short_text(raw):
+        wraps = getattr(call.exchange.voice, "wraps", None)  # a task's voice does not know
+        if wraps is not None and not wraps(call):
+            return for_older(raw)
     try:
         return repair(raw)
     except MalformedResult as error:

@@ -19,7 +19,15 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 from trimaran.protocol.meta import PREFIX
 from trimaran.types import CallToolResult, as_object
 
-__all__ = ["MalformedResult", "check_contents", "check_messages", "is_sound", "repair"]
+__all__ = [
+    "MalformedResult",
+    "check_contents",
+    "check_messages",
+    "for_older",
+    "is_short_text",
+    "is_sound",
+    "repair",
+]
 
 _Part: TypeAlias = Raw | UnsetType
 
@@ -89,6 +97,15 @@ class _TextResult(Struct):
     meta: _Object | UnsetType = field(name="_meta", default=UNSET)
 
 
+class _OlderResult(Struct, omit_defaults=True):
+    """As 2025-11-25 has it, its parts as they came."""
+
+    content: Raw
+    structured: Raw | UnsetType = field(name="structuredContent", default=UNSET)
+    is_error: bool = field(name="isError", default=False)
+    meta: dict[str, Raw] | None = field(name="_meta", default=None)
+
+
 class _LooseResult(Struct):
     """As some servers write it; what a revision may spell in its own way is read, the rest stays as it came."""
 
@@ -106,6 +123,7 @@ _SHORT: Final = 16 * 1024  # bytes; beyond, decoding costs more than looking
 _MISREAD: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _read_texts: Final = msgspec.json.Decoder(_TextResult).decode
 _read: Final = msgspec.json.Decoder(_Result).decode
+_read_parts: Final = msgspec.json.Decoder(_OlderResult).decode
 _read_loosely: Final = msgspec.json.Decoder(_LooseResult).decode
 _read_blocks: Final = msgspec.json.Decoder(list[_Block]).decode
 _read_resource: Final = msgspec.json.Decoder(_Resource).decode
@@ -115,7 +133,7 @@ _read_messages: Final = msgspec.json.Decoder(_Messages).decode
 
 def is_sound(raw: Raw, *, any_structure: bool) -> bool:
     """May these bytes go to a caller as they are? `any_structure`: structured content need not be an object (2026-07-28)."""
-    if _is_short_text(raw):
+    if is_short_text(raw):
         return True
     try:
         result = _read(raw)
@@ -125,8 +143,8 @@ def is_sound(raw: Raw, *, any_structure: bool) -> bool:
     return _is_object(result.meta) and (any_structure or _is_object(result.structured))
 
 
-def _is_short_text(raw: Raw) -> bool:
-    """True of most results, which are sound then. False says nothing yet."""
+def is_short_text(raw: Raw) -> bool:
+    """True of most results, which are sound then, with an object as their structure if any. False says nothing yet."""
     if len(raw) > _SHORT:
         return False
     try:
@@ -134,6 +152,14 @@ def _is_short_text(raw: Raw) -> bool:
     except _MISREAD:
         return False
     return True
+
+
+def for_older(raw: Raw) -> Raw:
+    """A sound result of 2026-07-28 as 2025-11-25 has it, where its structure needs no envelope."""
+    result = _read_parts(raw)
+    if result.meta is not None:
+        result.meta = {key: value for key, value in result.meta.items() if not key.startswith(PREFIX)} or None
+    return Raw(msgspec.json.encode(result))
 
 
 def repair(raw: Raw) -> CallToolResult:
@@ -147,7 +173,7 @@ def repair(raw: Raw) -> CallToolResult:
         if result.content is UNSET and result.structured is UNSET:
             raise MalformedResult("it has no content")
         content: list[Any] = [] if result.content is UNSET else result.content or []
-        if not _is_short_text(raw):
+        if not is_short_text(raw):
             content = [_as_known(block) for block in content]
             _check_blocks(_read_blocks(msgspec.json.encode(content)))
     except _MISREAD as error:

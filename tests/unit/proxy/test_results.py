@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from trimaran import Server, connect
 from trimaran.errors import CallError
-from trimaran.proxy.results import MalformedResult, is_sound, repair
+from trimaran.proxy.results import MalformedResult, for_older, is_short_text, is_sound, repair
 from trimaran.types import TextContent
 
 from .harbour import ERAS, Era
@@ -128,3 +128,20 @@ async def test_so_does_one_who_reads_a_resource_or_gets_a_prompt(era: Era, metho
         with pytest.raises(CallError, match=f"far sent a malformed result of {method}") as caught:
             await (client.read_resource("odd://one") if method == "resources/read" else client.get_prompt("plan"))
     assert caught.value.data == {"upstream": "far", "kind": "protocol"}
+
+
+def test_a_result_for_an_older_caller_keeps_its_parts_without_what_only_the_newest_revision_has() -> None:
+    block = TEXT | {"annotations": {"priority": 1}, "x": [1.0]}
+    meta = {"a": {"b": 12345678901234567890123}, "io.modelcontextprotocol/serverInfo": {"name": "boat", "version": "1"}}
+    result = {"content": [block], "structuredContent": {"a": 1}, "isError": True, "resultType": "complete", "_meta": meta}
+    expected = {"content": [block], "structuredContent": {"a": 1}, "isError": True, "_meta": {"a": meta["a"]}}
+    assert json.loads(bytes(for_older(raw(result)))) == expected
+    assert json.loads(bytes(for_older(raw({"content": [], "resultType": "complete", "_meta": {}})))) == {"content": []}
+
+
+def test_only_what_is_sound_counts_as_a_short_text() -> None:
+    texts = [result for result in SOUND if all(block.get("type") == "text" for block in result["content"])]
+    assert [is_short_text(raw(result)) for result in texts] == [True, True, False]
+    odd = [*SOUND[3:], *CLEAR, *WRONG, {"content": [TEXT], "structuredContent": None}, {"content": [], "_meta": None}]
+    assert not any(is_short_text(raw(result)) for result in odd)
+    assert not is_short_text(raw({"content": [{"type": "text", "text": "x" * 20_000}]}))
