@@ -56,7 +56,7 @@ from trimaran.server.input_rounds import ModernVoice
 from trimaran.server.running_calls import resume
 from trimaran.types import Json, as_object
 
-from .results import MalformedResult, for_older, is_short_text, is_sound, repair
+from .results import MalformedResult, for_older, is_sound, repair
 
 __all__ = ["ASKABLE", "LiveRelay", "PassingRelay", "answer_live", "describe_failure", "forward", "read_result"]
 
@@ -360,10 +360,11 @@ def read_result(raw: Raw, call: IncomingCall, client: Client, target: str) -> An
     is_alike = far == near or (far != MODERN and near != MODERN and far <= near)
     if is_alike and is_sound(raw, any_structure=near == MODERN):
         return raw
-    if near == LATEST_LEGACY and far == MODERN and is_short_text(raw):
-        wraps = getattr(call.exchange.voice, "wraps", None)  # a task's voice does not know
-        if wraps is not None and not wraps(call):
-            return for_older(raw)
+    if near == LATEST_LEGACY and far == MODERN:
+        envelope_of = getattr(call.exchange.voice, "envelope", None)  # a task's voice has none
+        older = None if envelope_of is None else for_older(raw, envelope_of(call))
+        if older is not None:
+            return older
     try:
         return repair(raw)
     except MalformedResult as error:

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
+from trimaran.protocol.envelope import Envelope, legacy_result
 from trimaran.protocol.meta import PREFIX
 from trimaran.types import CallToolResult, as_object
 
@@ -24,7 +25,6 @@ __all__ = [
     "check_contents",
     "check_messages",
     "for_older",
-    "is_short_text",
     "is_sound",
     "repair",
 ]
@@ -89,10 +89,10 @@ class _Text(Struct):
 
 
 class _TextResult(Struct):
-    """A result of texts alone; whatever fits it is sound."""
+    """A result of texts alone; whatever fits it is sound, but perhaps for its structure."""
 
     content: list[_Text]
-    structured: _Object | UnsetType = field(name="structuredContent", default=UNSET)
+    structured: _Part = field(name="structuredContent", default=UNSET)
     is_error: bool | UnsetType = field(name="isError", default=UNSET)
     meta: _Object | UnsetType = field(name="_meta", default=UNSET)
 
@@ -101,7 +101,7 @@ class _OlderResult(Struct, omit_defaults=True):
     """As 2025-11-25 has it, its parts as they came."""
 
     content: Raw
-    structured: Raw | UnsetType = field(name="structuredContent", default=UNSET)
+    structured_content: Raw | UnsetType = field(name="structuredContent", default=UNSET)
     is_error: bool = field(name="isError", default=False)
     meta: dict[str, Raw] | None = field(name="_meta", default=None)
 
@@ -121,6 +121,7 @@ _KINDS: Final = frozenset(("text", "image", "audio", "resource_link", "resource"
 _MAX_UNKNOWN: Final = 2000  # characters; enough to see what it is, and pictures in base64 are no text for a model
 _SHORT: Final = 16 * 1024  # bytes; beyond, decoding costs more than looking
 _MISREAD: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_encode: Final = msgspec.json.encode
 _read_texts: Final = msgspec.json.Decoder(_TextResult).decode
 _read: Final = msgspec.json.Decoder(_Result).decode
 _read_parts: Final = msgspec.json.Decoder(_OlderResult).decode
@@ -133,8 +134,9 @@ _read_messages: Final = msgspec.json.Decoder(_Messages).decode
 
 def is_sound(raw: Raw, *, any_structure: bool) -> bool:
     """May these bytes go to a caller as they are? `any_structure`: structured content need not be an object (2026-07-28)."""
-    if is_short_text(raw):
-        return True
+    texts = _short_texts(raw)
+    if texts is not None:
+        return any_structure or _is_object(texts.structured)
     try:
         result = _read(raw)
         _check_blocks(result.content)
@@ -143,23 +145,24 @@ def is_sound(raw: Raw, *, any_structure: bool) -> bool:
     return _is_object(result.meta) and (any_structure or _is_object(result.structured))
 
 
-def is_short_text(raw: Raw) -> bool:
-    """True of most results, which are sound then, with an object as their structure if any. False says nothing yet."""
+def _short_texts(raw: Raw) -> _TextResult | None:
+    """What most results are. None says nothing yet about another one."""
     if len(raw) > _SHORT:
-        return False
+        return None
     try:
-        _read_texts(raw)
+        return _read_texts(raw)
     except _MISREAD:
-        return False
-    return True
+        return None
 
 
-def for_older(raw: Raw) -> Raw:
-    """A sound result of 2026-07-28 as 2025-11-25 has it, where its structure needs no envelope."""
+def for_older(raw: Raw, envelope: Envelope | None) -> Raw | None:
+    """A sound result of 2026-07-28 as callers of 2025-11-25 get it; None if it is not a few short texts."""
+    if _short_texts(raw) is None:
+        return None
     result = _read_parts(raw)
     if result.meta is not None:
         result.meta = {key: value for key, value in result.meta.items() if not key.startswith(PREFIX)} or None
-    return Raw(msgspec.json.encode(result))
+    return Raw(_encode(legacy_result(result, envelope, _encode)))
 
 
 def repair(raw: Raw) -> CallToolResult:
@@ -173,7 +176,7 @@ def repair(raw: Raw) -> CallToolResult:
         if result.content is UNSET and result.structured is UNSET:
             raise MalformedResult("it has no content")
         content: list[Any] = [] if result.content is UNSET else result.content or []
-        if not is_short_text(raw):
+        if _short_texts(raw) is None:
             content = [_as_known(block) for block in content]
             _check_blocks(_read_blocks(msgspec.json.encode(content)))
     except _MISREAD as error:
