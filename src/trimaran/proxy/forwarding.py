@@ -270,7 +270,9 @@ async def forward(client: Client, call: IncomingCall, params: dict[str, Any], na
     voice = call.exchange.voice
     relay: Relay
     if isinstance(voice, ModernVoice):
-        params, relay = _with_answers(call, params), PassingRelay(call)
+        relay = PassingRelay(call)
+        if call.exchange.rounds is not None:
+            params = _with_answers(call, params)
     else:
         relay = LiveRelay(call)
     try:
