@@ -42,6 +42,8 @@ class ApiRequest(Struct):
     headers: dict[str, str]
     cookies: dict[str, str]
     body: bytes | None
+    server_url: str = ""
+    """Where the operation is, if the document names a server for it alone."""
 
     @property
     def all_headers(self) -> dict[str, str]:
@@ -63,8 +65,15 @@ def build_request(operation: Operation, arguments: Mapping[str, Any]) -> ApiRequ
         ToolError: an argument cannot be written where it belongs.
     """
     request = ApiRequest(
-        operation.method.upper(), operation.path, [], {"accept": "application/json, */*;q=0.8"}, {}, None
+        operation.method.upper(),
+        operation.path,
+        [],
+        {"accept": "application/json, */*;q=0.8"},
+        {},
+        None,
+        operation.server_url,
     )
+    media_type = operation.media_type
     fields: list[tuple[Placement, Any]] = []
     values = [(operation.placements.get(argument), argument, value) for argument, value in arguments.items()]
     values += [(placement, placement.name, value) for placement, value in operation.constants]
@@ -74,13 +83,13 @@ def build_request(operation: Operation, arguments: Mapping[str, Any]) -> ApiRequ
         if placement.place == "field":
             fields.append((placement, value))
         elif placement.place == "body":
-            request.body = _whole_body(operation.media_type or "", placement, value, argument)
+            request.body, media_type = _whole_body(media_type or "", placement, value, argument)
         else:
             _place(request, placement, value, argument)
-    if "{" in request.path:
+    if "{" in request.path.partition("#")[0]:
         raise ToolError(f"{operation.label}: an argument for the path is missing: {request.path}")
-    if operation.media_type is not None:
-        _write_fields(request, operation.media_type, fields, needs_body=operation.needs_body)
+    if media_type is not None:
+        _write_fields(request, media_type, fields, needs_body=operation.needs_body)
     return request
 
 
@@ -123,12 +132,20 @@ def _form(placement: Placement, value: Any) -> list[str]:
     return _query(placement, value)
 
 
-def _whole_body(media_type: str, placement: Placement, value: Any, argument: str) -> bytes:
+def _whole_body(media_type: str, placement: Placement, value: Any, argument: str) -> tuple[bytes, str]:
+    """The body and its media type."""
     if placement.is_binary:
-        return _from_base64(value, argument)[0]
+        data, own_type = _from_base64(value, argument)
+        return data, _concrete(own_type, "") if "*" in media_type else media_type
     if isinstance(value, str) and "json" not in media_type:
-        return value.encode()
-    return msgspec.json.encode(value)
+        return value.encode(), media_type
+    return msgspec.json.encode(value), media_type
+
+
+def _concrete(own_type: str, stated_type: str) -> str:
+    """The media type of bytes: the one they bring with them, or the one of the document if that is not a range."""
+    media_type = own_type if _MEDIA_TYPE.fullmatch(own_type) else stated_type
+    return media_type if media_type and "*" not in media_type else "application/octet-stream"
 
 
 def _from_base64(value: Any, argument: str) -> tuple[bytes, str]:
@@ -149,8 +166,7 @@ def _multipart(fields: list[tuple[Placement, Any]], boundary: str) -> bytes:
             media_type = placement.media_type
             if placement.is_binary:
                 data, own_type = _from_base64(member, placement.name)
-                stated = own_type if _MEDIA_TYPE.fullmatch(own_type) else media_type or ""
-                media_type = stated if stated and "*" not in stated else "application/octet-stream"
+                media_type = _concrete(own_type, media_type or "")
                 extension = mimetypes.guess_extension(media_type) if own_type else None
                 head += f'; filename="{safe}{extension or ""}"'
             else:
