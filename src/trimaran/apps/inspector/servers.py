@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import re
 import time
 from collections import deque
@@ -166,6 +167,8 @@ class InspectedServer:
         self.connections: int = 0
         self.subscriptions: list[str] = []
         self.roots: list[dict[str, str]] = []
+        self.are_roots_asked: bool = False
+        """The server asked for them, so a client that repeats its calls must have some, if none at all."""
         self.connected_at: float | None = None
         self.connect_ms: float | None = None
         self._servers = servers
@@ -317,7 +320,7 @@ class InspectedServer:
         if options.sampling:
             chosen["on_sample"] = self._sample
         if options.roots:
-            chosen["roots"] = lambda: list(self.roots)
+            chosen["roots"] = self._list_roots
         return chosen
 
     def _fail(self, error: Error) -> None:
@@ -444,12 +447,16 @@ class InspectedServer:
         except Error as error:
             self.note("changed", f"changes cannot be watched: {error}", failure_of(error))
 
+    def _list_roots(self) -> list[dict[str, str]]:
+        self.are_roots_asked = True
+        return list(self.roots)
+
     async def set_roots(self, roots: list[dict[str, str]]) -> None:
         """Replace the roots; a legacy server is told."""
         self.roots = roots
         if self.client is not None and self.options.roots and self.state == "ready":
             with contextlib.suppress(Error):
-                await self.client.set_roots(lambda: list(self.roots))
+                await self.client.set_roots(self._list_roots)
 
 
 def _ignore(entry: object) -> None:
@@ -490,6 +497,10 @@ class Servers:
             raise WrongState(f"there are {_MOST_SERVERS} servers: remove some first")
         chosen = options or InspectedServerOptions()
         chosen.headers = sorted(reach.options.get("headers") or {})
+        names = {server.reach.name for server in self._servers.values()}
+        if reach.name in names:  # lists and lines of time show names, and no ids
+            number = next(number for number in itertools.count(2) if f"{reach.name} {number}" not in names)
+            reach = structs.replace(reach, name=f"{reach.name} {number}")
         server = InspectedServer(self._free_id(reach.name), reach, source, chosen, self)
         self._servers[server.id] = server
         server.tell()
