@@ -147,6 +147,11 @@ def reach_of(target: Target, settings: Settings) -> Reach:
     )
 
 
+_SCRIPTS: Final = (".js", ".mjs", ".cjs", ".ts", ".py")
+_ENTRY_FILES: Final = ("index", "main", "__main__", "server", "app", "cli")
+_BUILD_FOLDERS: Final = ("/", ".", "..", "dist", "build", "out", "src", "lib", "bin")
+
+
 def _name_of(target: Target) -> str:
     """A short name: that of an entry, the host of a URL, the file or the package of a command."""
     file, _, entry = target.text.rpartition("#")
@@ -159,7 +164,11 @@ def _name_of(target: Target) -> str:
     words = [word for word in target.text.removeprefix("-- ").split() if not word.startswith("-")]
     runners = ("npx", "uvx", "node", "python", "python3", "uv", "run")
     chosen = next((word for word in words if Path(word.strip("'\"")).name not in runners), target.text)
-    return Path(chosen.strip("'\"")).name.removesuffix(".py") or "server"
+    file = Path(chosen.strip("'\""))
+    if file.suffix in _SCRIPTS and file.stem in _ENTRY_FILES:  # of half of all servers: the folder says which
+        folders = [part for part in file.parent.parts if part not in _BUILD_FOLDERS]
+        return folders[-1] if folders else file.stem
+    return file.name.removesuffix(".py") or "server"
 
 
 def make_inspector(config: Path | None = None) -> Inspector:
