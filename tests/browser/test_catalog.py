@@ -46,10 +46,10 @@ def test_a_form_has_a_widget_for_every_shape_and_changes_no_value(inspector: Ins
     form.locator("[data-path='/big'] input").fill("9007199254740993")
     form.get_by_role("radio", name="false").click()
     form.locator("[data-path='/rig'] select").select_option(label="ketch")
-    form.get_by_role("button", name="Add to tags").click()
+    form.get_by_role("button", name="Add item to tags").click()
     form.get_by_label("tags 0", exact=True).fill("fast")
     form.get_by_label("tue").check()
-    form.get_by_role("button", name="Fill in place").click()
+    form.get_by_role("button", name="Fill in … place").click()
     form.locator("[data-path='/place/x'] input").fill("1.50")
     form.get_by_label("Kind of target").select_option(label="By name")
     form.locator("[data-path='/target'] textarea").fill("harbour")
@@ -95,8 +95,8 @@ def test_changes_that_come_before_the_page_is_drawn_again_are_all_kept(inspector
             };
             type(at("/name", "textarea"), "Tern");
             type(at("/count", "input"), "7");
-            at("/tags", "button[aria-label='Add to tags']").click();
-            at("/tags", "button[aria-label='Add to tags']").click();
+            at("/tags", "button[aria-label='Add item to tags']").click();
+            at("/tags", "button[aria-label='Add item to tags']").click();
             for (const box of [...document.querySelectorAll("[data-path='/days'] input")].slice(0, 2)) box.click();
         }"""
     )

@@ -39,6 +39,7 @@ export function CatalogPage({ server, kind, picked }: { server: Server; kind: Ca
   if (!catalog) return <div class="page">{failure ? <FailureBox failure={failure} /> : <p class="note">Reading the {WORDS[kind][1]} …</p>}</div>;
   return (
     <div class={`workbench ${picked === undefined ? "nothing-picked" : ""}`}>
+      {picked === undefined && <h1 class="visually-hidden">{WORDS[kind][1]}</h1>}
       <EntryList server={server} kind={kind} entries={entries} picked={picked} catalog={catalog} />
       {picked === undefined ? <NothingPicked server={server} kind={kind} count={entries.length} failure={catalog.errors[kind]} /> : <Detail key={`${kind} ${picked}`} server={server} kind={kind} name={picked} catalog={catalog} />}
     </div>
