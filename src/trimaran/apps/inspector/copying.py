@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pprint
 import shlex
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
 from .requests import BadRequest, NotThere
-from .wire import MessageRow
+from .wire import MessageRow, TracedExchange
 
 if TYPE_CHECKING:
     from .calls import InspectedCall
@@ -33,9 +33,7 @@ def copy_message(inspector: Inspector, row: MessageRow, form: str) -> str:
         exchange = inspector.log.exchanges.get(row.exchange or "")
         if row.direction != "out" or exchange is None:
             raise BadRequest("only a message that was sent over HTTP can be a curl command", status=422)
-        headers = "".join(f" \\\n  -H {shlex.quote(f'{name}: {value}')}" for name, value in exchange.request_headers)
-        verb = exchange.row.verb
-        return f"curl -sS -N -X {verb} {shlex.quote(exchange.row.url)}{headers} \\\n  --data {shlex.quote(text)}\n"
+        return _curl_of(exchange, text)
     if row.direction != "out" or row.kind != "request":
         raise BadRequest("only a request of the client can be a program", status=422)
     message: Any = msgspec.json.decode(text)
@@ -44,6 +42,30 @@ def copy_message(inspector: Inspector, row: MessageRow, form: str) -> str:
     server = inspector.servers.get(row.server)
     kind, name, arguments = _of_request(str(row.method), params)
     return _program(server.reach, kind, name, arguments, form, _asked_of(inspector, server, row.call))
+
+
+_SESSION: Final = "mcp-session-id"
+
+
+def _curl_of(exchange: TracedExchange, body: str) -> str:
+    """The request as commands of a shell. A session is masked, and ends: they open one of their own."""
+    sent = exchange.request_headers
+    start = f"curl -sS -N -X {exchange.row.verb} {shlex.quote(exchange.row.url)}"
+    headers = [f"-H {shlex.quote(f'{name}: {value}')}" for name, value in sent if name.lower() != _SESSION]
+    if len(headers) == len(sent):
+        return " \\\n  ".join([start, *headers, f"--data {shlex.quote(body)}"]) + "\n"
+    version = next((value for name, value in sent if name.lower() == "mcp-protocol-version"), "2025-03-26")
+    client = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "curl", "version": "1"}}
+    hello: dict[str, Any] = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": client}
+    ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+    def send(message: Any, *options: str) -> str:
+        text = message if isinstance(message, str) else msgspec.json.encode(message).decode()
+        return " \\\n  ".join([start, *options, *headers, f"--data {shlex.quote(text)}"])
+
+    session = '-H "Mcp-Session-Id: $session"'
+    take = """tr -d '\\r' | awk 'tolower($1) == "mcp-session-id:" {print $2}'"""
+    return f"session=$({send(hello, '-o /dev/null', '-D -')} | {take})\n{send(ready, session)}\n{send(body, session)}\n"
 
 
 def _of_request(method: str, params: dict[str, Any]) -> tuple[str, str, Any]:
