@@ -51,6 +51,7 @@ export interface Server {
   sessionId?: string;
   pid?: number;
   connectedAt?: number;
+  connectingSince?: number;
   connectMs?: number;
   connections: number;
   stderrLines: number;

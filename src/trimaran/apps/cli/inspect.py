@@ -161,9 +161,10 @@ def _name_of(target: Target) -> str:
         from urllib.parse import urlsplit
 
         return urlsplit(target.url).netloc.rpartition("@")[2]  # a URL may carry a password
-    words = [word for word in target.text.removeprefix("-- ").split() if not word.startswith("-")]
+    command = target.text.removeprefix("-- ").partition(" -c ")[0]  # not a word of a program in place of a file
+    words = [word for word in command.split() if not word.startswith("-")]
     runners = ("npx", "uvx", "node", "python", "python3", "uv", "run")
-    chosen = next((word for word in words if Path(word.strip("'\"")).name not in runners), target.text)
+    chosen = next((word for word in words if Path(word.strip("'\"")).name not in runners), words[0] if words else "")
     file = Path(chosen.strip("'\""))
     if file.suffix in _SCRIPTS and file.stem in _ENTRY_FILES:  # of half of all servers: the folder says which
         folders = [part for part in file.parent.parts if part not in _BUILD_FOLDERS]

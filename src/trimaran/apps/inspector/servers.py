@@ -139,6 +139,7 @@ class ServerView(Struct, kw_only=True, rename="camel", omit_defaults=True):
     instructions: str | None = None
     session_id: str | None = None
     pid: int | None = None
+    connecting_since: float | None = None
     connected_at: float | None = None
     connect_ms: float | None = None
     tokens: int | None = None
@@ -213,6 +214,7 @@ class InspectedServer:
             subscriptions=list(self.subscriptions),
             roots=list(self.roots),
             failure=self.failure,
+            connecting_since=self.activities[-1].at if self.state == "connecting" and self.activities else None,
             connected_at=self.connected_at,
             connect_ms=self.connect_ms,
             tokens=self.catalog.tokens,
@@ -410,6 +412,8 @@ class InspectedServer:
             size = sum(map(len, lines[-_STDERR_EVENT:]))
             dropped = max(0, len(lines) - _STDERR_EVENT)
             self._events.emit("stderr", size=size, server=self.id, lines=lines[-_STDERR_EVENT:], dropped=dropped)
+            if self.state == "connecting":  # all there is to see of a server that hangs
+                self.tell()
 
     async def _elicit(self, question: Elicitation) -> Any:
         return await self._questions.elicit(self.id, self.tap.era or "legacy", question)
