@@ -449,7 +449,16 @@ class KnownHead:
     and a new value must be printable ASCII: so the parser would read the same. It reads or refuses whatever does not fit.
     """
 
-    __slots__ = ("_changing", "_head", "_is_length_last", "_length_changes", "_max_body", "_max_head", "_parts", "_start")
+    __slots__ = (
+        "_changing",
+        "_head",
+        "_is_length_last",
+        "_length_changes",
+        "_max_body",
+        "_max_head",
+        "_parts",
+        "_start",
+    )
 
     def __init__(self, head: Head, raw: bytes, changing: frozenset[str], *, max_head: int, max_body: int) -> None:
         self._head = head
@@ -486,7 +495,9 @@ class KnownHead:
         headers = head.headers.copy()
         if self._is_length_last:
             digits = values[:-4]
-            if not (digits.isdigit() and len(digits) <= _MOST_DIGITS and int(digits) == len(data) - end <= self._max_body):
+            if not (
+                digits.isdigit() and len(digits) <= _MOST_DIGITS and int(digits) == len(data) - end <= self._max_body
+            ):
                 return None
             headers["content-length"] = digits.decode()
             return head, data[end:], headers
