@@ -168,6 +168,9 @@ class CallBook:
             raise NotThere(f"there is no call {id!r}")
         return call
 
+    def find(self, id: str | None) -> InspectedCall | None:
+        return None if id is None else self._calls.get(id)
+
     def rows(self, *, server: str | None = None, before: str | None = None, limit: int = 500) -> list[CallRow]:
         rows = [call.row for call in self._calls.values() if server is None or call.row.server == server]
         if before is not None:

@@ -74,7 +74,7 @@ def _plain(text: str) -> str:
 
 
 def _test(call: RecordedCall, name: str, target: str, roots: list[dict[str, str]] | None) -> str:
-    lines, options = answering(call.answers, call.samples, roots)
+    lines, options = answering(call.answers, call.samples, roots, as_task=call.as_task)
     checks: list[Any] = assertions(call.kind, call.result)
     body = "\n".join(
         [

@@ -184,6 +184,12 @@ def test_tests_cover_every_server_that_was_called() -> None:
     assert "quiet" not in text
 
 
+def test_a_test_runs_as_a_task_what_ran_as_one() -> None:
+    server = RecordedServer(id="a", name="boats", target="http://127.0.0.1:9/mcp")
+    call = RecordedCall(server="a", kind="tool", name="sail", state="ok", result={"content": []}, as_task=True)
+    assert "connect(TARGET, tasks=True)" in write_tests(RecordedSession(name="sea", servers=[server], calls=[call]))
+
+
 async def test_what_is_kept_so_far_says_since_when() -> None:
     async with open_bench() as bench:
         server = await bench.add(boats())
