@@ -198,6 +198,8 @@ def test_the_json_editor_holds_the_same_arguments(inspector: Inspector, visit: V
     page.get_by_role("radio", name="JSON").click()
     editor = page.get_by_label("Arguments as JSON")
     editor.fill('{"name": "Albatross"}')
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("button", name="Run tool")).to_be_focused()  # no trap
     page.get_by_role("radio", name="Form").click()
     expect(page.locator("[data-path='/name'] textarea")).to_have_value("Albatross")
 

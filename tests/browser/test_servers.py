@@ -45,6 +45,11 @@ def test_a_server_that_does_not_exist_is_shown_as_that(inspector: Inspector, vis
     page.get_by_label("URL or command").fill("http://127.0.0.1:9/mcp")
     page.get_by_role("button", name="Connect", exact=True).click()
     expect(page.locator("main .failure")).to_contain_text("connection failed")
+    for tab in ("Lint", "Cost"):
+        page.get_by_role("link", name="Checks").click()
+        page.get_by_role("tab", name=tab).click()
+        expect(page.locator("main")).to_contain_text("The server is not connected.")
+    page.locator(".nav-server").last.click()
     page.get_by_role("button", name="Remove").click()
 
 

@@ -9,6 +9,7 @@ import { Combobox } from "../ui/combobox";
 import { bytes } from "../ui/format";
 import { Segments } from "../ui/parts";
 import { Theirs } from "../ui/text";
+import { useGrowing } from "../ui/virtual";
 import { type Branch, type Choice, demands, MAX_DEPTH, type Schema, SchemaReader, same, shortJson, type Widget } from "./schema";
 
 export type Suggest = (name: string, value: string) => Promise<readonly string[]>;
@@ -91,12 +92,13 @@ function ObjectFields({ widget, value, set, path, depth }: { widget: Extract<Wid
       else Object.defineProperty(next, key, { value: inner, enumerable: true, configurable: true, writable: true }); // a key may be __proto__
       return next;
     });
+  const shown = useGrowing(widget.properties.length);
   const known = new Set(widget.properties.map(([key]) => key));
   const others = Object.keys(current).filter((key) => !known.has(key));
   return (
     <>
       {depth === 0 && widget.properties.length === 0 && others.length === 0 && <p class="note">{widget.extra ? "It names no arguments, and takes any." : "It takes no arguments."}</p>}
-      {widget.properties.map(([key, schema]) => (
+      {widget.properties.slice(0, shown).map(([key, schema]) => (
         <Field key={key} schema={schema} value={Object.hasOwn(current, key) ? current[key] : undefined} set={(update) => put(key, update)} path={pointer(path, key)} name={key} depth={depth + 1} required={widget.required.has(key)} />
       ))}
       {(widget.extra !== undefined || others.length > 0) && (

@@ -124,7 +124,7 @@ function CacheHint({ catalog, kind }: { catalog: Catalog; kind: CatalogKind }): 
   return <p class="list-foot">read {shortTime(at)}{hint?.ttlMs !== undefined ? ` · fresh for ${Math.round(hint.ttlMs / 1000)} s` : ""}{hint?.scope ? ` · ${hint.scope}` : ""}</p>;
 }
 
-function emptyReason(server: Server, kind: CatalogKind): string {
+export function emptyReason(server: Server, kind: CatalogKind): string {
   if (server.state === "connecting") return "The server has not answered yet.";
   if (server.state !== "ready") return "The server is not connected.";
   const capability = kind === "templates" ? "resources" : kind;
