@@ -261,6 +261,20 @@ def test_resources_templates_and_prompts_with_completion(inspector: Inspector, v
     expect(page.locator(".result-pane")).to_contain_text("Plan a day's sail from Port Trimaran to Gull Rock")
 
 
+def test_what_is_completed_depends_on_what_else_was_typed(inspector: Inspector, visit: Visit) -> None:
+    page = visit(inspector)
+    open_tool(page, 2, "completable-prompt", "prompts")
+    page.get_by_role("button", name="Get prompt").click()
+    expect(page.locator("[data-path='/department'] .field-error")).to_have_text('"department" is required')
+    page.get_by_role("combobox", name="department").press_sequentially("Sal")
+    page.get_by_role("option", name="Sales", exact=True).click()
+    page.get_by_role("combobox", name="name").press_sequentially("D")
+    page.get_by_role("option", name="David", exact=True).click()
+    page.get_by_role("button", name="Get prompt").click()
+    expect(page.locator(".result-pane")).to_contain_text("David")
+    expect(page.get_by_role("button", name="Send anyway")).to_have_count(0)
+
+
 def test_the_list_is_searched_and_a_link_opens_the_tool_with_its_arguments(inspector: Inspector, visit: Visit) -> None:
     page = visit(inspector)
     open_tool(page, 0, "find_boat")

@@ -12,13 +12,14 @@ import { Theirs } from "../ui/text";
 import { useGrowing } from "../ui/virtual";
 import { type Branch, type Choice, demands, MAX_DEPTH, type Schema, SchemaReader, same, shortJson, type Widget } from "./schema";
 
-export type Suggest = (name: string, value: string) => Promise<readonly string[]>;
+/** What a field may hold, where `others` are the values of all fields: one may depend on another. */
+export type Suggest = (name: string, value: string, others: Json | undefined) => Promise<readonly string[]>;
 
 interface FormContext {
   reader: SchemaReader;
   prefix: string;
   errors: ReadonlyMap<string, string>;
-  suggest?: Suggest;
+  suggest?: (name: string, value: string) => Promise<readonly string[]>;
 }
 const Context = createContext<FormContext>(undefined as unknown as FormContext);
 
@@ -51,9 +52,12 @@ export function SchemaForm({ schema, value, set, violations, id, suggest }: {
   const reader = useMemo(() => new SchemaReader(schema), [schema]);
   const errors = useMemo(() => collect(violations), [JSON.stringify(violations)]);
   const widget = useMemo(() => reader.widget(reader.resolve(schema), ""), [reader]);
-  const context = useMemo(() => ({ reader, prefix: id, errors, suggest }), [reader, id, errors, suggest]);
   const newest = useRef(value);
   newest.current = value;
+  const context = useMemo(
+    () => ({ reader, prefix: id, errors, ...(suggest && { suggest: (name: string, typed: string) => suggest(name, typed, newest.current) }) }),
+    [reader, id, errors, suggest],
+  );
   const change: SetValue = (update) => {
     newest.current = updated(update, newest.current);
     set(newest.current);

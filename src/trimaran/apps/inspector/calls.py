@@ -202,8 +202,11 @@ class CallBook:
                     status=422,
                     violations=violations,
                 )
-        elif new.kind == "prompt" and not new.send_anyway and not _are_texts(new.arguments):
-            raise BadRequest("the arguments of a prompt are texts", status=422, violations=[])
+        elif new.kind == "prompt" and not new.send_anyway:
+            violations = server.catalog.prompt_violations(new.name, new.arguments)
+            if violations:
+                message = f"the arguments of {new.name} do not fit: {violations[0].message}"
+                raise BadRequest(message, status=422, violations=violations)
         row = CallRow(
             id=f"c{next(self._ids)}",
             server=server.id,
@@ -485,12 +488,6 @@ class CallBook:
 
 def _ignore_progress(progress: float, total: float | None, message: str | None) -> None:
     """The wish for progress is what matters; the reports are taken from the wire."""
-
-
-def _are_texts(arguments: Any) -> bool:
-    if arguments is None:
-        return True
-    return isinstance(arguments, dict) and all(isinstance(v, str) for v in cast("dict[str, Any]", arguments).values())
 
 
 def _params(envelope: MessageHead) -> dict[str, Any]:
