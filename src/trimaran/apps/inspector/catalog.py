@@ -304,8 +304,9 @@ class Catalog:
             return [
                 SchemaViolation(path="", message="the arguments of a prompt are an object of texts", keyword="type")
             ]
-        prompt = next((entry for entry in self.entries("prompts") if entry.get("name") == name), {})
-        return list(_texts_missing(prompt.get("arguments"), cast("Entry", arguments or {})))
+        prompt = next((entry for entry in self.entries("prompts") if entry.get("name") == name), None)
+        declared = None if prompt is None else prompt.get("arguments")
+        return list(_texts_missing(declared, cast("Entry", arguments or {})))
 
 
 def _texts_missing(declared: Any, arguments: Mapping[str, Any]) -> Iterator[SchemaViolation]:
