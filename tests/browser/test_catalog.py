@@ -204,6 +204,20 @@ def test_the_json_editor_holds_the_same_arguments(inspector: Inspector, visit: V
     expect(page.locator("[data-path='/name'] textarea")).to_have_value("Albatross")
 
 
+def test_each_error_and_each_value_is_shown_in_the_form(inspector: Inspector, visit: Visit) -> None:
+    """Of a map's value, of a choice that is not in the list, in a list's item: they have no label of their own."""
+    page = visit(inspector)
+    open_tool(page, 1, "shapes")
+    page.get_by_role("radio", name="JSON").click()
+    wrong = {"name": "Tern", "count": 1, "labels": {"colour": 5}, "days": ["sun"], "tags": [7], "anything": {}}
+    page.get_by_label("Arguments as JSON").fill(json.dumps(wrong))
+    page.get_by_role("radio", name="Form").click()
+    for path, problem in (("/labels", "5 is not of type"), ("/days", '/0: "sun" is not one of'), ("/tags", "7 is not")):
+        expect(page.locator(f"[data-path='{path}'] .field-error")).to_contain_text(problem)
+    expect(page.get_by_label("sun (not in the list)")).to_be_checked()
+    expect(page.locator("[data-path='/name'] textarea")).to_have_attribute("dir", "auto")
+
+
 def test_who_failed_is_said(inspector: Inspector, visit: Visit) -> None:
     page = visit(inspector)
     for tool, badge, blame in (("breaks_promise", "breaks its schema", "check"), ("refuses", "server error", "server")):
