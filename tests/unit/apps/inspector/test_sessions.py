@@ -319,3 +319,13 @@ def test_a_run_waits_no_longer_than_it_was_told(tmp_path: Path) -> None:
     file.write_text('[server.slow]\ntarget = "slow.py"\n\n[[call]]\ntool = "wait"\n')
     run = CliRunner().invoke(commands, ["inspect", "--run", str(file), "--timeout", "3"], standalone_mode=False)
     assert "within 3 s" in run.output
+
+
+def test_a_run_says_why_a_server_did_not_start(tmp_path: Path) -> None:
+    (tmp_path / "gone.py").write_text("raise SystemExit('no wind today')\n")
+    file = tmp_path / "calls.toml"
+    file.write_text('[server.gone]\ntarget = "gone.py"\n\n[[call]]\ntool = "sail"\n')
+    run = CliRunner().invoke(commands, ["inspect", "--run", str(file)], standalone_mode=False)
+    assert run.return_value == 1, run.output
+    assert "gone is failed: " in run.output
+    assert "no wind today" in run.output
