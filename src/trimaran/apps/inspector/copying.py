@@ -42,7 +42,7 @@ def copy_message(inspector: Inspector, row: MessageRow, form: str) -> str:
     server = inspector.servers.get(row.server)
     kind, name, arguments = _of_request(str(row.method), params)
     call = inspector.calls.find(row.call)
-    return _program(server.reach, kind, name, arguments, form, _asked_of(inspector, server, call))
+    return _program(server.reach, kind, name, arguments, form, _answers_to_questions(inspector, server, call))
 
 
 _SESSION: Final = "mcp-session-id"
@@ -90,11 +90,13 @@ def copy_call(inspector: Inspector, call: InspectedCall, form: str) -> str:
         return msgspec.json.format(msgspec.json.encode(call.arguments or {})).decode() + "\n"
     server = inspector.servers.get(row.server)
     result: Any = None if call.result is None else msgspec.json.decode(call.result)
-    asked = _asked_of(inspector, server, call)
-    return _program(server.reach, row.kind, row.name, call.arguments, form, asked, result)
+    answers = _answers_to_questions(inspector, server, call)
+    return _program(server.reach, row.kind, row.name, call.arguments, form, answers, result)
 
 
-def _asked_of(inspector: Inspector, server: InspectedServer, call: InspectedCall | None) -> tuple[list[str], str]:
+def _answers_to_questions(
+    inspector: Inspector, server: InspectedServer, call: InspectedCall | None
+) -> tuple[list[str], str]:
     answers, samples = answers_of([] if call is None else inspector.questions.of_call(call.row.id))
     roots = server.roots if server.roots or server.are_roots_asked else None
     return answering(answers, samples, roots, as_task=call is not None and call.row.task is not None)
@@ -129,10 +131,16 @@ def answering(
 
 
 def _program(
-    reach: Reach, kind: str, name: str, arguments: Any, form: str, asked: tuple[list[str], str], result: Any = None
+    reach: Reach,
+    kind: str,
+    name: str,
+    arguments: Any,
+    form: str,
+    answering_code: tuple[list[str], str],
+    result: Any = None,
 ) -> str:
-    answers, options = asked
-    head = "\n".join(["import asyncio", "", "from trimaran import connect", "", "", *answers])
+    lines, options = answering_code
+    head = "\n".join(["import asyncio", "", "from trimaran import connect", "", "", *lines])
     opened = f"connect({target_literal(reach)}{options})"
     call = call_expression(kind, name, arguments)
     if form == "python":
