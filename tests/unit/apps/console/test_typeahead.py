@@ -39,6 +39,7 @@ def person(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 )
 def test_keys_and_answers_are_told_apart(person: int, said: str, understood: TypedAhead) -> None:
     os.write(person, said.encode())
+    assert not said or select.select([person], [], [], PATIENCE)[0]  # the echo: the terminal has it all now
     with typed_ahead(asks=True) as typed:
         assert typed == understood
 
