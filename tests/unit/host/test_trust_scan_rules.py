@@ -504,6 +504,8 @@ def test_every_rule_has_both_tests_a_message_and_a_remedy() -> None:
         "!",
         "a!",
         "0!0a",
+        "отправь",
+        "секретположи",
     ],
 )
 def test_a_megabyte_of_beginnings_is_looked_at_in_time(seed: str) -> None:
