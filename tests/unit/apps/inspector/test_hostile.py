@@ -109,7 +109,7 @@ async def test_a_flood_of_notifications_freezes_nothing() -> None:
         assert (await bench.get(f"/api/messages?call={call['id']}&limit=10"))["total"] == 5_002
 
 
-async def test_a_result_beyond_the_limit_is_refused_and_blamed_on_the_server() -> None:
+async def test_a_result_beyond_our_limit_is_said_to_be_refused_by_us() -> None:
     server = Server("large")
 
     @server.tool
@@ -121,7 +121,7 @@ async def test_a_result_beyond_the_limit_is_refused_and_blamed_on_the_server() -
         inspected = await bench.add(http.url)
         huge = await bench.tool(inspected.id, "large", {"size": 100 * 1024 * 1024})
         assert huge["state"] == "failed"
-        assert huge["failure"]["blame"] == "server"
+        assert huge["failure"]["blame"] == "client"
         assert "max_message_bytes" in huge["failure"]["message"]
         long = await bench.tool(inspected.id, "large", {"size": 3 * 1024 * 1024})
         assert long["state"] == "ok"
