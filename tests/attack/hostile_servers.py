@@ -636,7 +636,7 @@ async def meet(attack: Attack, url: str) -> Ending:
     return Ending(ended, over - began, time.monotonic() - over)
 
 
-async def meet_by_host(url: str, options: dict[str, Any]) -> Ending:
+async def meet_by_host(url: str, options: Any) -> Ending:
     async with Host({"hostile": url}, allow=["*"], options=options) as host:
         await host.ready()
         host.tools("anthropic", budget=1000)

@@ -501,9 +501,6 @@ def test_every_rule_has_both_tests_a_message_and_a_remedy() -> None:
         "not ",
         "ey.ey",
         "A_KEY=",
-        "!",
-        "a!",
-        "0!0a",
     ],
 )
 def test_a_megabyte_of_beginnings_is_looked_at_in_time(seed: str) -> None:
@@ -511,3 +508,9 @@ def test_a_megabyte_of_beginnings_is_looked_at_in_time(seed: str) -> None:
     text = (seed * 1_000_000)[:1_000_000]
     for place in ("tool", "result", "arguments", "elicitation"):
         scan_text(text, place)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", ["!", "0!0a", "отправь", "секретположи"])
+def test_pages_of_one_word_are_looked_at_in_time(seed: str) -> None:
+    scan_text((seed * 200_000)[:200_000], "tool")
