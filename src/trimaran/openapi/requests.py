@@ -26,6 +26,8 @@ __all__ = ["ApiRequest", "build_request"]
 
 _RESERVED: Final = ":/?[]@!$'()*,;"  # those that do not end a parameter
 _DELIMITERS: Final = {"spaceDelimited": "%20", "pipeDelimited": "%7C", "form": ","}
+_STEPS: Final = re.compile(r"[/\\]")
+_DOTS: Final = frozenset({".", ".."})
 _MEDIA_TYPE: Final = re.compile(r"[\w.+-]+/[\w.+-]+")
 Pairs = list[tuple[str, str]]
 
@@ -207,9 +209,13 @@ def _header_text(value: Any, argument: str, *, explode: bool) -> str:
 
 
 def _path_text(placement: Placement, value: Any, argument: str) -> str:
-    parts = [(key, quote(text, safe="")) for key, text in _members(value)]
-    if any(text in ("", ".", "..") for _, text in parts) or not parts:
-        raise ToolError(f"the argument {argument!r} is part of the path and must not be empty, '.' or '..'")
+    members = list(_members(value))
+    # Between slashes, too: gateways before an API decode %2F, and then resolve the dots.
+    if not members or any(not text or _DOTS.intersection(_STEPS.split(text)) for _, text in members):
+        raise ToolError(
+            f"the argument {argument!r} is part of the path and must not be empty, nor have a step '.' or '..'"
+        )
+    parts = [(key, quote(text, safe="")) for key, text in members]
     name = quote(placement.name, safe="")
     separator = {"label": ".", "matrix": ";"}.get(placement.style, ",") if placement.explode else ","
     texts = [_path_part(key, text, placement, name) for key, text in parts]

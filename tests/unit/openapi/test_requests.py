@@ -94,7 +94,7 @@ def test_headers_and_cookies() -> None:
         build_request(operation, {"X-Ids": "a\r\nevil: 1"})
 
 
-@pytest.mark.parametrize("value", ["..", ".", "", [], ["a", ".."]])
+@pytest.mark.parametrize("value", ["..", ".", "", [], ["a", ".."], "../admin", "a/../../b", "a/..", "..\\admin", "./a"])
 def test_a_path_cannot_be_climbed(value: Any) -> None:
     """CVE-2026-32871: a path argument that chooses another endpoint."""
     operation = compiled("/users/{id}/pets", parameters=[parameter("path", "id")])
@@ -102,7 +102,7 @@ def test_a_path_cannot_be_climbed(value: Any) -> None:
         build_request(operation, {"id": value})
 
 
-@pytest.mark.parametrize("value", ["../admin", "a/b", "a?b", "a#b", "%2e%2e/x", "a\\b", "//evil.example", "é"])
+@pytest.mark.parametrize("value", ["..admin", "a/b", "a/b..c", "a?b", "a#b", "%2e%2e/x", "a\\b", "//evil.example", "é"])
 def test_whatever_is_in_a_path_stays_one_segment(value: str) -> None:
     operation = compiled("/users/{id}", parameters=[parameter("path", "id")])
     path = build_request(operation, {"id": value}).path
