@@ -81,8 +81,8 @@ def test_the_limit_and_the_filter_hold(index: ToolIndex) -> None:
 
 
 def test_each_step_of_a_query_has_its_tool_among_the_first(index: ToolIndex) -> None:
-    query = "List the newest messages of the mailbox with the messages of today. Then resize the image."
-    assert {match.address.tool for match in index.search(query, 2)} == {"list_messages", "resizeImage"}
+    query = "Remove the message of the mailbox, the email to Anna, for good. Then make the picture smaller."
+    assert {match.address.tool for match in index.search(query, 2)} == {"delete_message", "resizeImage"}
 
 
 @pytest.mark.parametrize(
