@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -57,6 +60,33 @@ def test_a_server_that_dies_is_said_to_have_died(inspector: Inspector, visit: Vi
     page.goto(f"{inspector.origin}/#/s/{server}")
     expect(page.get_by_role("log", name="stderr")).to_contain_text("boom: the process ends now")
     page.get_by_role("button", name="Remove").click()
+
+
+def test_a_server_that_hangs_is_said_to_hang(inspector: Inspector, visit: Visit) -> None:
+    page = visit(inspector, "#/servers")
+    program = "import sys; print('I hang', file=sys.stderr, flush=True); sys.stdin.read()"
+    page.get_by_label("URL or command").fill(shlex.join([sys.executable, "-c", program]))
+    page.get_by_role("button", name="Connect", exact=True).click()
+    expect(page.locator("main")).to_contain_text(re.compile("No answer yet, for [1-9].*It has 1 min"))
+    expect(page.locator("main")).to_contain_text("It wrote 1 line to stderr")
+    expect(page.get_by_role("log", name="stderr")).to_contain_text("I hang")
+    page.get_by_role("link", name="Tools").click()
+    expect(page.locator("main")).to_contain_text("has not answered yet")
+    page.go_back()
+    page.get_by_role("button", name="Remove").click()
+
+
+def test_programs_of_one_name_are_told_apart(inspector: Inspector, visit: Visit) -> None:
+    page = visit(inspector, "#/servers")
+    expect(page.locator(".nav-server", has_text="server-everything")).to_have_count(1)
+    for name in ("raw_server", "raw_server 2"):
+        page.goto(f"{inspector.origin}/#/servers")
+        page.get_by_label("URL or command").fill(RAW)
+        page.get_by_role("button", name="Connect", exact=True).click()
+        expect(page.locator("main h1")).to_have_text(name)
+    for _ in range(2):
+        page.get_by_role("button", name="Remove").click()
+        page.get_by_role("link", name="raw_server").first.click() if _ == 0 else None
 
 
 def test_a_second_browser_without_the_token_sees_nothing(inspector: Inspector, visit: Visit) -> None:

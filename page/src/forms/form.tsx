@@ -1,9 +1,9 @@
 // A form from a JSON Schema. The value is plain JSON and what a person types is never changed: a text that is no number stays
 // that text, is marked, and can be sent anyway. A field that is not set is absent, which is not the same as empty.
 import type { ComponentChildren, JSX } from "preact";
-import { createContext } from "preact";
+import { Component, createContext } from "preact";
 import { useContext, useMemo, useRef, useState } from "preact/hooks";
-import { asText, isObject, parseExact, pretty, rawDigits } from "../api/json";
+import { asText, isObject, parseTyped, pretty, rawDigits } from "../api/json";
 import type { Json, JsonObject, Violation } from "../api/types";
 import { Combobox } from "../ui/combobox";
 import { bytes } from "../ui/format";
@@ -48,10 +48,9 @@ export function SchemaForm({ schema, value, set, violations, id, suggest }: {
   suggest?: Suggest;
 }): JSX.Element {
   const reader = useMemo(() => new SchemaReader(schema), [schema]);
-  const errors = useMemo(() => collect(violations), [violations]);
-  const root = reader.resolve(schema);
-  const widget = reader.widget(root, "");
-  const context = { reader, prefix: id, errors, suggest };
+  const errors = useMemo(() => collect(violations), [JSON.stringify(violations)]);
+  const widget = useMemo(() => reader.widget(reader.resolve(schema), ""), [reader]);
+  const context = useMemo(() => ({ reader, prefix: id, errors, suggest }), [reader, id, errors, suggest]);
   const newest = useRef(value);
   newest.current = value;
   const change: SetValue = (update) => {
@@ -140,7 +139,20 @@ function MapFields({ keys, current, schema, put, set, path, depth, bare, mayAdd 
   );
 }
 
-function Field({ schema, value, set, path, name, depth, required, title: forced }: FieldProps & { required: boolean; title?: string }): JSX.Element {
+type LabelledProps = FieldProps & { required: boolean; title?: string };
+
+/** Drawn again when it differs: of 500 properties a person changes one. `set` is another function each time, and does the same. */
+class Field extends Component<LabelledProps> {
+  override shouldComponentUpdate(next: LabelledProps): boolean {
+    const { schema, value, path, required, title } = this.props;
+    return next.schema !== schema || next.value !== value || next.path !== path || next.required !== required || next.title !== title;
+  }
+  override render(): JSX.Element {
+    return <FieldBody {...this.props} />;
+  }
+}
+
+function FieldBody({ schema, value, set, path, name, depth, required, title: forced }: LabelledProps): JSX.Element {
   const { reader, prefix, errors } = useContext(Context);
   const resolved = reader.resolve(schema);
   const { schema: inner } = reader.splitNull(resolved);
@@ -244,7 +256,7 @@ function NumberControl(props: ControlProps & { integer: boolean }): JSX.Element 
 
 function readNumber(text: string): Json | undefined {
   if (text === "") return undefined;
-  return NUMBER.test(text) ? parseExact(text) : text;
+  return NUMBER.test(text) ? parseTyped(text) : text;
 }
 
 /** The types of JSX want a literal; which input this is, is known only when it is drawn. */
@@ -340,13 +352,24 @@ function ChoicesControl(props: ControlProps & { choices: Choice[] }): JSX.Elemen
 function ArrayControl(props: ControlProps & { items: Schema; prefix: Schema[] }): JSX.Element {
   const { reader, errors } = useContext(Context);
   const values = listOf(props.value);
+  // What a field of an item remembers, the branch of a union for one, moves and goes with the item.
+  const keys = useRef<number[]>([]);
+  const nextKey = useRef(0);
+  while (keys.current.length < values.length) keys.current.push(nextKey.current++);
+  keys.current.length = values.length;
   const schemaAt = (index: number): Schema => props.prefix[index] ?? props.items;
-  const move = (index: number, step: number): void =>
+  const move = (index: number, step: number): void => {
+    keys.current.splice(index + step, 0, ...keys.current.splice(index, 1));
     props.set((newest) => {
       const next = [...listOf(newest)];
       next.splice(index + step, 0, ...next.splice(index, 1));
       return next;
     });
+  };
+  const remove = (index: number): void => {
+    keys.current.splice(index, 1);
+    props.set((newest) => listOf(newest).filter((_, place) => place !== index));
+  };
   const change = (index: number, update: Update): void =>
     props.set((newest) => listOf(newest).map((item, place) => (place === index ? (updated(update, item) ?? null) : item)));
   return (
@@ -354,7 +377,7 @@ function ArrayControl(props: ControlProps & { items: Schema; prefix: Schema[] })
       {values.map((value, index) => {
         const path = pointer(props.path, index);
         return (
-          <div class="array-item" key={index}>
+          <div class="array-item" key={keys.current[index]}>
             <span class="num index">{index}</span>
             <div class="array-value">
               <Control schema={schemaAt(index)} value={value} set={(update) => change(index, update)} path={path} name={`${props.name} ${index}`} depth={props.depth + 1} label={`${props.name} ${index}`} required />
@@ -363,12 +386,12 @@ function ArrayControl(props: ControlProps & { items: Schema; prefix: Schema[] })
             <span class="array-buttons">
               <button type="button" class="ghost small" disabled={index === 0} aria-label={`Move ${props.name} ${index} up`} onClick={() => move(index, -1)}>↑</button>
               <button type="button" class="ghost small" disabled={index === values.length - 1} aria-label={`Move ${props.name} ${index} down`} onClick={() => move(index, 1)}>↓</button>
-              <button type="button" class="ghost small" aria-label={`Remove ${props.name} ${index}`} onClick={() => props.set((newest) => listOf(newest).filter((_, place) => place !== index))}>✕</button>
+              <button type="button" class="ghost small" aria-label={`Remove ${props.name} ${index}`} onClick={() => remove(index)}>✕</button>
             </span>
           </div>
         );
       })}
-      <button type="button" class="small" aria-label={`Add to ${props.name}`} onClick={() => props.set((newest) => [...listOf(newest), reader.first(schemaAt(listOf(newest).length), props.name)])}>Add item</button>
+      <button type="button" class="small" aria-label={`Add item to ${props.name}`} onClick={() => props.set((newest) => [...listOf(newest), reader.first(schemaAt(listOf(newest).length), props.name)])}>Add item</button>
       {values.length === 0 && <span class="note inline">{props.value === undefined ? unset(props) : "empty list"}</span>}
       {props.value === undefined && !props.required && <button type="button" class="ghost small" onClick={() => props.set([])}>Set an empty list</button>}
     </div>
@@ -379,7 +402,7 @@ function ObjectControl(props: ControlProps & { object: Extract<Widget, { kind: "
   const { reader } = useContext(Context);
   const isMap = props.object.properties.length === 0;
   if (props.value === undefined && !isMap && (!props.required || props.depth > 6))
-    return <button type="button" class="small" aria-label={`Fill in ${props.name}`} onClick={() => props.set(reader.first(props.schema, props.name))}>Fill in …</button>;
+    return <button type="button" class="small" aria-label={`Fill in … ${props.name}`} onClick={() => props.set(reader.first(props.schema, props.name))}>Fill in …</button>;
   if (props.depth > MAX_DEPTH) return <JsonControl {...props} />;
   return <div class="nested"><ObjectFields widget={props.object} value={props.value} set={props.set} path={props.path} depth={props.depth} /></div>;
 }
@@ -413,7 +436,7 @@ function JsonControl(props: ControlProps): JSX.Element {
   const [typed, setTyped] = useState<string | undefined>(undefined);
   const read = (text: string): { value?: Json; problem?: string } => {
     try {
-      return { value: parseExact(text) };
+      return { value: parseTyped(text) };
     } catch (error) {
       return { problem: error instanceof Error ? error.message : String(error) };
     }

@@ -39,6 +39,7 @@ export function CatalogPage({ server, kind, picked }: { server: Server; kind: Ca
   if (!catalog) return <div class="page">{failure ? <FailureBox failure={failure} /> : <p class="note">Reading the {WORDS[kind][1]} …</p>}</div>;
   return (
     <div class={`workbench ${picked === undefined ? "nothing-picked" : ""}`}>
+      {picked === undefined && <h1 class="visually-hidden">{WORDS[kind][1]}</h1>}
       <EntryList server={server} kind={kind} entries={entries} picked={picked} catalog={catalog} />
       {picked === undefined ? <NothingPicked server={server} kind={kind} count={entries.length} failure={catalog.errors[kind]} /> : <Detail key={`${kind} ${picked}`} server={server} kind={kind} name={picked} catalog={catalog} />}
     </div>
@@ -124,6 +125,7 @@ function CacheHint({ catalog, kind }: { catalog: Catalog; kind: CatalogKind }): 
 }
 
 function emptyReason(server: Server, kind: CatalogKind): string {
+  if (server.state === "connecting") return "The server has not answered yet.";
   if (server.state !== "ready") return "The server is not connected.";
   const capability = kind === "templates" ? "resources" : kind;
   if (kind !== "skills" && server.capabilities && !Object.hasOwn(server.capabilities, capability)) return `The server does not declare the capability "${capability}".`;
@@ -136,6 +138,7 @@ function NothingPicked({ server, kind, count, failure }: { server: Server; kind:
       <section class="pane wide-pane" aria-label="Nothing picked">
         <FailureBox failure={server.failure}>
           <p class="row wrap">
+            <Action run={() => post(`/api/servers/${server.id}/connect`)}>Connect again</Action>
             {(server.state === "needs-auth" || server.failure.blame === "auth") && <a class="button primary" href={link(["s", server.id, "auth"])}>Log in, step by step</a>}
             <a class="button" href={link(["s", server.id, "checks"])}>Ask the doctor</a>
             <a class="button" href={link(["s", server.id])}>About this server</a>

@@ -388,7 +388,11 @@ def not_ready(dialer: Dialer, limit: float, failures: list[Error], link: Link | 
         return ended_early(dialer.describe(), death, again)
     clues = "" if link is None else link.oddities()
     if isinstance(link, Pipeline):
-        clues += "; it has not read its input yet" if link.unread() else ""
+        clues += (
+            "; it has not read its input yet (a server that speaks HTTP never does: use its URL)"
+            if link.unread()
+            else ""
+        )
         clues += explain_stderr(link.stderr())
     return TimedOut(
         f"{dialer.describe()} did not get ready within {limit:g} s{clues}\nA slow start needs a larger connect_timeout"

@@ -561,6 +561,9 @@ def test_every_rule_has_both_tests_a_message_and_a_remedy() -> None:
         "not ",
         "ey.ey",
         "A_KEY=",
+        "!",
+        "a!",
+        "0!0a",
     ],
 )
 def test_a_megabyte_of_beginnings_is_looked_at_in_time(seed: str) -> None:

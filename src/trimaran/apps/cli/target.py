@@ -56,6 +56,9 @@ _SCRIPTS: Final = {".py": "", ".js": "node", ".mjs": "node", ".cjs": "node"}
 _TRANSPORTS: Final = {"http": "http", "streamable-http": "http", "streamableHttp": "http", "sse": "sse"}
 _COMMAND: Final = "trimaran.command"
 _LARGEST_SCRIPT: Final = 1024 * 1024  # bytes; one that is longer is run without a look at it
+_RUNNERS: Final = frozenset(
+    {"asyncio", "anyio", "trio", "uvloop", "uvicorn", "subprocess"}
+)  # `run` is no server's here
 _CONFIGS: Final = (".json", ".toml")
 # Where servers of the current directory are looked up by name.
 _NEARBY: Final = (".trimaran/mcp.toml", "mcp.toml", ".mcp.json")
@@ -246,7 +249,14 @@ class ClientCommand(click.Command):
             at = args.index("--")
             ctx.meta[_COMMAND] = args[at + 1 :]
             args = args[:at]
-        return super().parse_args(ctx, args)
+        words = list(args)  # click takes them away as it reads
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            at = words.index(error.option_name) if error.option_name in words else 0
+            if at and shutil.which(words[at - 1]):
+                error.message += f" A command and its options stand behind --: -- {shlex.join(words[at - 1 :])}"
+            raise
 
 
 def is_behind_dashes(ctx: click.Context) -> bool:
@@ -320,7 +330,7 @@ def _of_url(text: str) -> Target:
 def _of_file(text: str, path: Path) -> Target:
     if path.suffix in _CONFIGS:
         return _of_config(text, path, None)
-    if path.suffix == ".py" and _is_never_run(path):
+    if path.suffix == ".py" and not _speaks_stdio(path):
         return _served(text)
     if path.suffix in _SCRIPTS:
         runner = _SCRIPTS[path.suffix] or sys.executable
@@ -335,20 +345,37 @@ def _served(text: str) -> Target:
     return Target(shlex.quote(text), command=(sys.executable, "-P", "-m", "trimaran.apps.cli", "serve", text))
 
 
-def _is_never_run(path: Path) -> bool:
-    """True if the file imports us and serves nothing when it runs. As a script it would end at once, in silence."""
+def _speaks_stdio(path: Path) -> bool:
+    """False if the file imports us and, as a script, would serve nothing and end, or serve HTTP and never read its stdin."""
     try:
         tree = ast.parse(read_file(path, _LARGEST_SCRIPT))
         names = _reached_names(tree)
     except (OSError, SyntaxError, ValueError, RecursionError):
-        return False  # Python itself says best what is wrong with it
+        return True  # Python itself says best what is wrong with it
     modules = {
         name.partition(".")[0]
         for node in ast.walk(tree)
         if isinstance(node, (ast.Import, ast.ImportFrom))
         for name in ([alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""])
     }
-    return "trimaran" in modules and not names & {"run", "serve"}
+    return "trimaran" not in modules or (bool(names & {"run", "serve"}) and not _serves_http(tree))
+
+
+def _serves_http(tree: ast.Module) -> bool:
+    """Whether each server that the file runs is written to serve HTTP: `server.run("http", ...)`."""
+    transports = [
+        node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("run", "serve")
+        and _name(node.func.value) not in _RUNNERS
+    ]
+    return bool(transports) and all(transport == "http" for transport in transports)
+
+
+def _name(node: ast.expr) -> str:
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _reached_names(tree: ast.Module) -> set[str]:

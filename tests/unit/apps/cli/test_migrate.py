@@ -197,6 +197,50 @@ BODIES = [
     ("import mcp.types as t", "code = t.INTERNAL_ERROR", "code = CODE_INTERNAL"),
     ("from fastmcp.utilities.logging import get_logger", "log = get_logger(n)", "log = getLogger(n)"),
     ("from fastmcp.prompts import Message", 'm = Message("a", role="assistant")', 'm = assistant_message("a")'),
+    (
+        "from fastmcp import FastMCP",
+        "m = FastMCP(\n    'x',\n    mask_error_details=False,\n)",
+        "m = Server(\n    'x',\n    expose_internal_errors=True,\n)",
+    ),
+    ("from fastmcp import FastMCP", "def f(m: FastMCP): m.tool(enabled=True)", "def f(m: Server): m.tool()"),
+    ("from mcp.server import MCPServer", "def f(m: MCPServer[State]): pass", "def f(m: Server): pass"),
+    (
+        "from fastmcp import Context",
+        "async def f(c: Context):\n    answer = await c.elicit('a', response_type=M)\n    return answer.data.x",
+        "async def f(c: Context):\n    answer = await c.elicit('a', schema=M)\n    return answer.content.x",
+    ),
+    (
+        "from mcp.server.fastmcp import Context",
+        "async def f(c: Context): await c.session.send_tool_list_changed()",
+        "async def f(c: Context): c.server.notify.tools_changed()",
+    ),
+    (
+        "from mcp.server.fastmcp import Context",
+        "async def f(c: Context): await c.request_context.session.send_resource_updated(AnyUrl(u))",
+        "async def f(c: Context): c.server.notify.resource_updated(str(AnyUrl(u)))",
+    ),
+    (
+        "from mcp.server.fastmcp import Context",
+        "async def f(c: Context): await c.session.send_log_message(level='info', data=d, related_request_id=i)",
+        "async def f(c: Context): await c.log(level='info', data=d)",
+    ),
+    (
+        "from fastmcp import Client",
+        "async def f():\n    async with Client(m) as c:\n        r = await c.call_tool('a', {})\n        r.structured_content\n"
+        "        text = (await c.read_resource(u))[0].text\n        await c.list_tools()",
+        "async def f():\n    async with connect(m) as c:\n        r = await c.call_tool('a', {}, raise_on_error=True)\n        r.structured\n"
+        "        text = (await c.read_resource(u)).contents[0].text\n        await c.list_tools_all()",
+    ),
+    (
+        "from fastmcp.tools.tool import ToolResult",
+        "def f() -> ToolResult: return ToolResult(content=[t], structured_content=d)",
+        "def f() -> CallToolResult: return CallToolResult(content=[t], structured_content=d)",
+    ),
+    (
+        "from mcp.types import ResourceTemplateReference",
+        "def f(r: ResourceTemplateReference): pass",
+        "def f(r: ResourceReference): pass",
+    ),
     ("from mcp import types", 't = types.Tool(name="a", inputSchema={})', 't = types.Tool(name="a", input_schema={})'),
 ]
 
@@ -229,6 +273,27 @@ LEFT = [
     ),
     ("from mcp.server.context import CallNext", "c: CallNext", "CallNext: middleware: write a function"),
     ("from fastmcp import FastMCP", "m = FastMCP.as_proxy(url)", "FastMCP.as_proxy: write Server.proxy(target)"),
+    (
+        "from fastmcp.tools.tool import ToolResult",
+        "def f(): return ToolResult(content='a')",
+        "write trimaran.content.structured",
+    ),
+    (
+        "from fastmcp import Context",
+        "def f(c: Context): c.session.list_roots()",
+        "c.session.list_roots: write ctx.roots()",
+    ),
+    (
+        "from fastmcp.exceptions import ResourceError",
+        "raise ResourceError",
+        "ResourceError: raise trimaran.ProtocolError",
+    ),
+    (
+        "from fastmcp.server.dependencies import get_http_headers",
+        "get_http_headers()",
+        "get_http_headers: take `ctx: Context` as a parameter; ctx.header(name)",
+    ),
+    ("from fastmcp import FastMCP", "m = FastMCP('x', auth=A(\n    b))", "auth=A( b): pass a provider"),
     ("from mcp.server.lowlevel import Server", 's = Server("x")', "Server: the low-level server"),
 ]
 

@@ -89,6 +89,26 @@ def test_a_file_that_never_runs_its_server_is_served(capsys: Capsys, boat: Path)
     assert run_cli(capsys, "call", f"{boat}:server", "add", "a=1", "b=2").out == "3\n"
 
 
+@pytest.mark.parametrize(
+    "ending",
+    [
+        'server.run("http", port=1)',
+        "asyncio.run(server.serve('http'))",
+        'server.run("http") if X else server.run("http")',
+    ],
+)
+def test_a_file_whose_server_runs_on_http_is_served_on_stdio(capsys: Capsys, boat: Path, ending: str) -> None:
+    """As a script it would never read its stdin."""
+    boat.write_text(f"{boat.read_text()}\n\nif __name__ == '__main__':\n    import asyncio\n\n    {ending}\n")
+    assert run_cli(capsys, "list", str(boat)).out.startswith("boat 1.0.0")
+
+
+def test_a_file_that_chooses_its_transport_as_it_runs_is_run(capsys: Capsys, boat: Path) -> None:
+    ending = "chosen = server.__class__('chosen')\n    chosen.run('http') if sys.argv[1:] else chosen.run()"
+    boat.write_text(f"{boat.read_text()}\n\nif __name__ == '__main__':\n    import sys\n\n    {ending}\n")
+    assert run_cli(capsys, "list", str(boat)).out.startswith("chosen ")
+
+
 def test_another_librarys_script_that_never_runs_its_server_is_told_how(capsys: Capsys, tmp_path: Path) -> None:
     done = run_cli(capsys, "list", script(tmp_path, "server = object()\n"))
     assert done.code == 3

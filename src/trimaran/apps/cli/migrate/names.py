@@ -10,7 +10,17 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["LEFT_CALLS", "OPTIONS", "RENAMED", "SERVERS", "Option", "is_foreign", "left_reason", "replacement"]
+__all__ = [
+    "CLIENTS",
+    "LEFT_CALLS",
+    "OPTIONS",
+    "RENAMED",
+    "SERVERS",
+    "Option",
+    "is_foreign",
+    "left_reason",
+    "replacement",
+]
 
 _FAST: Final = ("fastmcp", "fastmcp.server", "fastmcp.server.server")
 _OLD: Final = ("mcp.server.fastmcp", "mcp.server.fastmcp.server")
@@ -53,6 +63,11 @@ _LOGGING: Final = (
     "mcp.server.mcpserver.utilities.logging",
 )
 
+_TOOL_RESULTS: Final = ("fastmcp.tools", "fastmcp.tools.tool", "fastmcp.tools.base")
+
+CLIENTS: Final = frozenset(["fastmcp.Client", "fastmcp.client.Client", "fastmcp.client.client.Client"])
+"""The classes that `connect` takes the place of."""
+
 RENAMED: Final[Mapping[str, tuple[str, str]]] = {
     **dict.fromkeys(SERVERS, ("trimaran", "Server")),
     **dict.fromkeys(_CONTEXTS, ("trimaran", "Context")),
@@ -75,8 +90,12 @@ RENAMED: Final[Mapping[str, tuple[str, str]]] = {
             ("INTERNAL_ERROR", "INTERNAL"),
         )
     },
-    "fastmcp.Client": ("trimaran", "connect"),
-    "fastmcp.client.Client": ("trimaran", "connect"),
+    **{
+        f"{home}.ResourceTemplateReference": ("trimaran.types", "ResourceReference")
+        for home in ("mcp.types", "mcp_types")
+    },
+    **{f"{home}.ToolResult": ("trimaran.types", "CallToolResult") for home in _TOOL_RESULTS},
+    **dict.fromkeys(CLIENTS, ("trimaran", "connect")),
     "fastmcp.prompts.PromptMessage": ("trimaran.types", "PromptMessage"),
     "fastmcp.prompts.prompt.PromptMessage": ("trimaran.types", "PromptMessage"),
     "fastmcp.prompts.Message": ("trimaran.content", "user_message"),
@@ -175,12 +194,19 @@ _LEFT: Final = (
     ("mcp.server.context", "middleware: write a function and declare it with @server.middleware"),
     ("mcp.server.streamable_http", 'the transport: server.run("http") or server.asgi()'),
     ("mcp.server.sse", 'the transport: server.run("http", sse_path="/sse")'),
-    ("mcp.shared.exceptions", "raise trimaran.ProtocolError or ToolError"),
-    ("mcp.McpError", "raise trimaran.ProtocolError or ToolError"),
+    ("mcp.shared.memory", "tests: use trimaran.connect(server)"),
+    ("mcp.shared.exceptions", "raise trimaran.ProtocolError or ToolError; a client catches trimaran.errors.CallError"),
+    ("mcp.McpError", "raise trimaran.ProtocolError or ToolError; a client catches trimaran.errors.CallError"),
+    ("fastmcp.exceptions", "raise trimaran.ProtocolError.invalid_params(...), or ToolError in a tool"),
+    ("mcp.types.CompletionContext", "the function of @server.completion takes what it needs by name"),
     ("mcp.server.elicitation", "look at answer.action instead of the class"),
     ("fastmcp.server.elicitation", "look at answer.action instead of the class"),
     ("fastmcp.tools", "build tools from functions: server.add_tool(fn, ...)"),
     ("fastmcp.resources", "build resources from functions: server.add_resource(uri, fn, ...)"),
+    ("fastmcp.server.dependencies.get_http_headers", "take `ctx: Context` as a parameter; ctx.header(name)"),
+    ("fastmcp.server.dependencies.get_http_request", "take `ctx: Context` as a parameter; ctx.header(name)"),
+    ("fastmcp.server.dependencies.get_access_token", "take `ctx: Context` as a parameter; ctx.auth"),
+    ("fastmcp.server.dependencies.get_context", "take `ctx: Context` as a parameter"),
     ("fastmcp.server.dependencies", "take `ctx: Context` as a parameter; ctx.auth, ctx.meta"),
     ("fastmcp.dependencies", "take `ctx: Context` as a parameter; ctx.auth, ctx.meta"),
 )
@@ -232,7 +258,11 @@ OPTIONS: Final[Mapping[str, Mapping[str, Option]]] = {
             ],
             _DROP,
         ),
-        "auth": "!pass a provider of trimaran.auth to run(auth=...)",
+        **dict.fromkeys(
+            ("auth", "token_verifier", "auth_server_provider"), "!pass a provider of trimaran.auth to run(auth=...)"
+        ),
+        "transport_security": "!pass allowed_hosts= and allowed_origins= to run",
+        "event_store": "!pass store= to run",
         "middleware": "!declare each with @server.middleware",
         "tools": "!declare each with server.add_tool(fn)",
         "include_tags": "!declare only what you serve",
@@ -267,7 +297,7 @@ OPTIONS: Final[Mapping[str, Mapping[str, Option]]] = {
         "task": "!only tools can be tasks",
     },
     "run": {
-        **dict.fromkeys(("host", "port", "path", "sse_path"), "="),
+        **dict.fromkeys(("host", "port", "path", "sse_path", "allowed_hosts", "allowed_origins"), "="),
         "message_path": "sse_message_path",
         **dict.fromkeys(
             ["show_banner", "log_level", "mount_path", "stateless_http", "json_response", "stateless", "reload"], _DROP
@@ -277,7 +307,7 @@ OPTIONS: Final[Mapping[str, Mapping[str, Option]]] = {
         "uvicorn_config": "!use the options of run, or serve server.asgi() with uvicorn",
     },
     "asgi": {
-        **dict.fromkeys(("path", "sse_path", "host"), "="),
+        **dict.fromkeys(("path", "sse_path", "host", "allowed_hosts", "allowed_origins"), "="),
         "message_path": "sse_message_path",
         **dict.fromkeys(["transport", "stateless_http", "json_response", "mount_path", "stateless"], _DROP),
         "streamable_http_path": "path",
@@ -319,6 +349,14 @@ PRIVATE_ATTRIBUTES: Final[Mapping[str, str]] = {
 }
 """Attributes of their servers that programs reach into all the same."""
 
+SESSION_NOTICES: Final[Mapping[str, str]] = {
+    "send_tool_list_changed": "tools_changed",
+    "send_prompt_list_changed": "prompts_changed",
+    "send_resource_list_changed": "resources_changed",
+    "send_resource_updated": "resource_updated",
+}
+"""Coroutine methods of a session of theirs that are plain methods of `server.notify` here."""
+
 CONTEXT_ATTRIBUTES: Final[Mapping[str, str]] = {
     "fastmcp": "server",
     "mcp_server": "server",
@@ -327,12 +365,18 @@ CONTEXT_ATTRIBUTES: Final[Mapping[str, str]] = {
     "request_context.request_id": "request_id",
     "request_context.meta": "meta",
     "request_context.session": "session",
+    "session.send_log_message": "log",
+    "request_context.session.send_log_message": "log",
 }
 """Attributes of the Context that have another name here."""
 
 LEFT_CONTEXT: Final[Mapping[str, str]] = {
     "request_context": "use ctx.meta, ctx.request_id, ctx.server.lifespan_state",
     "session": "use ctx.sample, ctx.elicit, ctx.roots, ctx.notify, ctx.server.notify",
+    "session.create_message": "write ctx.sample(messages, max_tokens=..., system=...); the answer has .text",
+    "session.elicit": "write ctx.elicit(message, schema)",
+    "session.list_roots": "write ctx.roots(), which is the list itself",
+    "session.send_progress_notification": "write ctx.report_progress(progress, total, message)",
     "read_resource": "write `await ctx.server.read_resource(uri)`; it has .contents",
     "get_state": "write ctx.assigns[key]; it lasts for one call",
     "set_state": "write ctx.assign(key, value); it lasts for one call",

@@ -20,12 +20,14 @@ import libcst as cst
 from libcst.metadata import MetadataWrapper, PositionProvider, QualifiedNameProvider, QualifiedNameSource
 
 from .names import (
+    CLIENTS,
     CONTEXT_ATTRIBUTES,
     LEFT_CALLS,
     LEFT_CONTEXT,
     OPTIONS,
     PRIVATE_ATTRIBUTES,
     SERVERS,
+    SESSION_NOTICES,
     is_foreign,
     is_type,
     left_reason,
@@ -171,7 +173,7 @@ class _Named:
 
 @final
 class _Survey(_Named, cst.CSTVisitor):
-    """Which variables hold a server, and which a Context."""
+    """Which variables hold a server, a Context, a client, or a person's answer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -179,6 +181,11 @@ class _Survey(_Named, cst.CSTVisitor):
         self.ours: set[str] = set()
         """Servers that are ours already."""
         self.contexts: set[str] = set()
+        self.clients: set[str] = set()
+        self.answers: set[str] = set()
+        """Variables that hold the answer to a `ctx.elicit`."""
+        self.results: set[str] = set()
+        """Variables that hold the result of a client's `call_tool`."""
         self.run_options: dict[str, list[cst.Arg]] = {}
         """Server to the options of its constructor that belong to `run`."""
         self.keeps_types = False
@@ -206,6 +213,10 @@ class _Survey(_Named, cst.CSTVisitor):
         if declares and self.full_name(called) is None:
             self.servers.add(_text(cst.ensure_type(called, cst.Attribute).value))
 
+    def visit_WithItem(self, node: cst.WithItem) -> None:
+        if node.asname is not None and isinstance(node.item, cst.Call) and self.full_name(node.item.func) in CLIENTS:
+            self.clients.add(_text(node.asname.name))
+
     def visit_Assign(self, node: cst.Assign) -> None:
         self._assigned([_text(target.target) for target in node.targets], node.value)
 
@@ -214,8 +225,16 @@ class _Survey(_Named, cst.CSTVisitor):
             self._assigned([_text(node.target)], node.value)
 
     def _assigned(self, targets: list[str], value: cst.BaseExpression) -> None:
+        if isinstance(value, cst.Await) and isinstance(value.expression, cst.Call):
+            receiver, _, method = _text(value.expression.func).rpartition(".")
+            if method == "elicit" and receiver in self.contexts:
+                self.answers.update(targets)
+            if method == "call_tool" and receiver in self.clients:
+                self.results.update(targets)
         if not isinstance(value, cst.Call):
             return
+        if self.full_name(value.func) in CLIENTS:
+            self.clients.update(targets)
         if "trimaran.Server" in self.imported(value.func):
             self.ours.update(targets)
         elif self.full_name(value.func) in SERVERS:
@@ -244,7 +263,7 @@ class _Rewrite(_Named, cst.CSTTransformer):
         self._skipped: set[cst.CSTNode] = set()
 
     def _leave(self, node: cst.CSTNode, text: str) -> None:
-        self.left.append(Leftover(self.line(node), text))
+        self.left.append(Leftover(self.line(node), " ".join(text.split())))
 
     # Names
 
@@ -313,6 +332,10 @@ class _Rewrite(_Named, cst.CSTTransformer):
 
     def _context_attribute(self, original: cst.Attribute, updated: cst.Attribute) -> cst.BaseExpression:
         base, _, path = _text(original).partition(".")
+        if base in self._survey.answers and path == "data":
+            return updated.with_changes(attr=cst.Name("content"))
+        if base in self._survey.results and path == "structured_content":
+            return updated.with_changes(attr=cst.Name("structured"))
         if base not in self._survey.contexts or not path:
             return updated
         if path in CONTEXT_ATTRIBUTES:
@@ -328,17 +351,17 @@ class _Rewrite(_Named, cst.CSTTransformer):
         return self._replaced(original_node) or updated_node
 
     def visit_Subscript(self, node: cst.Subscript) -> bool:
-        return not self._is_context(node.value)
+        return not self._has_no_parameters(node.value)
 
     def leave_Subscript(self, original_node: cst.Subscript, updated_node: cst.Subscript) -> cst.BaseExpression:
-        # Their Context has type parameters of its own.
-        if self._is_context(original_node.value):
+        if self._has_no_parameters(original_node.value):
             return self._replaced(cast("cst.Name", original_node.value)) or updated_node
         return updated_node
 
-    def _is_context(self, node: cst.CSTNode) -> bool:
+    def _has_no_parameters(self, node: cst.CSTNode) -> bool:
+        """Whether it is a class of theirs whose type parameters ours has not: it has none, or others."""
         full = self.full_name(node)
-        return full is not None and (replacement(full) or ("", ""))[1] == "Context"
+        return full is not None and (replacement(full) or ("", ""))[1] in ("Context", "Server")
 
     # Calls
 
@@ -347,12 +370,13 @@ class _Rewrite(_Named, cst.CSTTransformer):
 
     def visit_Attribute_value(self, node: cst.Attribute) -> None:
         path = _text(node).partition(".")[2]
-        if path in CONTEXT_ATTRIBUTES:
+        if path in CONTEXT_ATTRIBUTES or path in LEFT_CONTEXT:
             self._skip_known_parts(node)
 
     def _skip_known_parts(self, node: cst.CSTNode) -> None:
         while isinstance(node, cst.Attribute):
-            if _text(node).partition(".")[2] in CONTEXT_ATTRIBUTES:
+            path = _text(node).partition(".")[2]
+            if path in CONTEXT_ATTRIBUTES or path in LEFT_CONTEXT or _session_notice(path):
                 inner = node.value
                 while isinstance(inner, cst.Attribute):
                     self._skipped.add(inner)
@@ -369,6 +393,31 @@ class _Rewrite(_Named, cst.CSTTransformer):
                 return self._server_method(func.attr.value, original_node, updated_node)
             if _text(func.value) in self._survey.contexts:
                 return self._context_method(func.attr.value, updated_node)
+            if _text(func.value) in self._survey.clients:
+                return _client_method(func.attr.value, updated_node)
+            return self._session_method(func, updated_node)
+        return updated_node
+
+    def _session_method(self, func: cst.Attribute, updated: cst.Call) -> cst.Call:
+        context, _, path = _text(func).partition(".")
+        if context not in self._survey.contexts:
+            return updated
+        if (notice := _session_notice(path)) is not None:
+            args = [arg if _string(arg.value) else _arg(None, f"str({_text(arg.value)})") for arg in updated.args]
+            return updated.with_changes(func=cst.parse_expression(f"{context}.server.notify.{notice}"), args=args)
+        return updated.with_changes(args=_tidy([a for a in updated.args if _keyword(a) != "related_request_id"]))
+
+    def leave_Await(self, original_node: cst.Await, updated_node: cst.Await) -> cst.BaseExpression:
+        call = original_node.expression
+        if not isinstance(call, cst.Call) or not isinstance(call.func, cst.Attribute):
+            return updated_node
+        receiver, _, path = _text(call.func).partition(".")
+        if receiver in self._survey.contexts and _session_notice(path) is not None:
+            return updated_node.expression  # ours is no coroutine
+        if receiver in self._survey.clients and path == "read_resource":
+            return cst.Attribute(
+                updated_node.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()]), cst.Name("contents")
+            )
         return updated_node
 
     def _construct(self, full: str, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
@@ -384,6 +433,8 @@ class _Rewrite(_Named, cst.CSTTransformer):
             return updated.with_changes(args=_tidy(args))
         if last in ("Image", "Audio") and (replacement(full) or ("",))[0] == "trimaran.content":
             return self._media(last.lower(), original, updated)
+        if last == "ToolResult":
+            return self._tool_result(original, updated)
         if last == "Message" and full.startswith("fastmcp.prompts"):
             return self._message(updated)
         if last in ("UserMessage", "AssistantMessage"):
@@ -399,6 +450,13 @@ class _Rewrite(_Named, cst.CSTTransformer):
             self._leave(original, f"{_text(original)}: write {kind}(data, mime_type)")
             return updated
         return updated.with_changes(args=_tidy([_arg(None, parts["data"]), _arg(None, f'"{kind}/{form.lower()}"')]))
+
+    def _tool_result(self, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
+        """Theirs takes any value as its content; ours takes blocks."""
+        parts = {_keyword(arg): arg.value for arg in updated.args}
+        if not isinstance(parts.get("content", parts.get("")), cst.List) or len(parts) != len(updated.args):
+            self._leave(original, f"{_text(original)}: write trimaran.content.structured(data, content)")
+        return updated
 
     def _message(self, updated: cst.Call) -> cst.BaseExpression:
         roles = [_string(arg.value) for arg in updated.args if arg.keyword is not None and arg.keyword.value == "role"]
@@ -425,7 +483,7 @@ class _Rewrite(_Named, cst.CSTTransformer):
         if not is_masked:
             # They tell the caller what went wrong; here the text of an unexpected error stays in the log.
             args.append(_arg("expose_internal_errors", "True"))
-        return _tidy(args)
+        return _tidy(args, updated.args)
 
     def _options(self, kind: str, args: Iterable[cst.Arg], original: cst.CSTNode) -> list[cst.Arg]:
         """Keywords of theirs as ours; those that mean nothing here are dropped or reported."""
@@ -436,6 +494,8 @@ class _Rewrite(_Named, cst.CSTTransformer):
                 ours.append(arg)
                 continue
             option = table.get(keyword, "!Trimaran has no such option")
+            if keyword == "enabled" and _text(arg.value) == "True":
+                continue
             if option.startswith("!"):
                 # It stays: a server that loses its `auth=` without a word would be open to anyone.
                 self._leave(original, f"{keyword}={_text(arg.value)[:60]}: {option[1:]}")
@@ -579,10 +639,33 @@ def _snake(arg: cst.Arg) -> cst.Arg:
     return arg.with_changes(keyword=cst.Name(name))
 
 
-def _tidy(args: Sequence[cst.Arg]) -> Sequence[cst.Arg]:
-    """The arguments with commas between them, after some were dropped or added. Spread over lines, they stay so."""
+def _session_notice(path: str) -> str | None:
+    """Our method of `server.notify` for `session.send_...` of a Context."""
+    session, _, method = path.removeprefix("request_context.").partition(".")
+    return SESSION_NOTICES.get(method) if session == "session" else None
+
+
+def _client_method(name: str, updated: cst.Call) -> cst.Call:
+    if name == "call_tool" and not any(_keyword(arg) == "raise_on_error" for arg in updated.args):
+        return updated.with_changes(args=_tidy([*updated.args, _arg("raise_on_error", "True")]))
+    if name in ("list_tools", "list_resources", "list_resource_templates", "list_prompts"):
+        return _method(updated, f"{name}_all", updated.args)  # ours without `_all` reads one page
+    return updated
+
+
+def _tidy(args: Sequence[cst.Arg], before: Sequence[cst.Arg] = ()) -> Sequence[cst.Arg]:
+    """The arguments with commas between them, after some of those `before` were dropped or others were added.
+
+    Spread over lines, they stay so, and the closing bracket stays where it was.
+    """
     if not args:
         return args
+    closing = before[-1] if before else args[-1]
+    if closing not in args and "\n" in _text(closing):
+        args = [
+            *args[:-1],
+            args[-1].with_changes(comma=closing.comma, whitespace_after_arg=closing.whitespace_after_arg),
+        ]
     breaks = [arg.comma for arg in args if isinstance(arg.comma, cst.Comma) and "\n" in _text(arg.comma)]
     between = max(breaks, key=lambda comma: len(_text(comma)), default=_COMMA)
     last = args[-1]
@@ -653,12 +736,14 @@ class _Imports(cst.CSTTransformer):
                 return statement
             home = _text(cast("cst.CSTNode", statement.module))
             names = [alias for alias in statement.names if self._is_kept(f"{home}.{_text(alias.name)}")]
+            closing = statement.names[-1].comma  # it has the white space before a bracket
         else:
             imports = cst.ensure_type(statement, cst.Import)
             names = [a for a in imports.names if not is_foreign(_text(a.name)) or self._is_kept(_text(a.name))]
+            closing = cst.MaybeSentinel.DEFAULT
         if not names:
             return None
-        names[-1] = names[-1].with_changes(comma=cst.MaybeSentinel.DEFAULT)
+        names[-1] = names[-1].with_changes(comma=closing)
         return statement.with_changes(names=names)
 
     def _is_kept(self, name: str) -> bool:
