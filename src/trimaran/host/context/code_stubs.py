@@ -113,10 +113,10 @@ def _mapping(value: Any) -> dict[str, Any]:
 class _Types:
     """The types of one schema. Objects with named fields become classes."""
 
-    def __init__(self, function: str, schema: Any, taken: Iterable[str] = ()) -> None:
+    def __init__(self, function: str, schema: Any, used_names: Iterable[str] = ()) -> None:
         self._prefix = "".join(part[:1].upper() + part[1:] for part in function.split("_") if part)
         self._root = cast("dict[str, Any]", schema)
-        self.names: set[str] = set(taken)
+        self.names: set[str] = set(used_names)
         self._most_names = len(self.names) + _MOST_CLASSES
         self.classes: list[str] = []
 
