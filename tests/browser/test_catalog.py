@@ -198,8 +198,24 @@ def test_the_json_editor_holds_the_same_arguments(inspector: Inspector, visit: V
     page.get_by_role("radio", name="JSON").click()
     editor = page.get_by_label("Arguments as JSON")
     editor.fill('{"name": "Albatross"}')
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("button", name="Run tool")).to_be_focused()  # no trap
     page.get_by_role("radio", name="Form").click()
     expect(page.locator("[data-path='/name'] textarea")).to_have_value("Albatross")
+
+
+def test_each_error_and_each_value_is_shown_in_the_form(inspector: Inspector, visit: Visit) -> None:
+    """Of a map's value, of a choice that is not in the list, in a list's item: they have no label of their own."""
+    page = visit(inspector)
+    open_tool(page, 1, "shapes")
+    page.get_by_role("radio", name="JSON").click()
+    wrong = {"name": "Tern", "count": 1, "labels": {"colour": 5}, "days": ["sun"], "tags": [7], "anything": {}}
+    page.get_by_label("Arguments as JSON").fill(json.dumps(wrong))
+    page.get_by_role("radio", name="Form").click()
+    for path, problem in (("/labels", "5 is not of type"), ("/days", '/0: "sun" is not one of'), ("/tags", "7 is not")):
+        expect(page.locator(f"[data-path='{path}'] .field-error")).to_contain_text(problem)
+    expect(page.get_by_label("sun (not in the list)")).to_be_checked()
+    expect(page.locator("[data-path='/name'] textarea")).to_have_attribute("dir", "auto")
 
 
 def test_who_failed_is_said(inspector: Inspector, visit: Visit) -> None:
@@ -257,6 +273,20 @@ def test_resources_templates_and_prompts_with_completion(inspector: Inspector, v
     page.get_by_role("option", name="Gull Rock", exact=True).click()
     page.get_by_role("button", name="Get prompt").click()
     expect(page.locator(".result-pane")).to_contain_text("Plan a day's sail from Port Trimaran to Gull Rock")
+
+
+def test_what_is_completed_depends_on_what_else_was_typed(inspector: Inspector, visit: Visit) -> None:
+    page = visit(inspector)
+    open_tool(page, 2, "completable-prompt", "prompts")
+    page.get_by_role("button", name="Get prompt").click()
+    expect(page.locator("[data-path='/department'] .field-error")).to_have_text('"department" is required')
+    page.get_by_role("combobox", name="department").press_sequentially("Sal")
+    page.get_by_role("option", name="Sales", exact=True).click()
+    page.get_by_role("combobox", name="name").press_sequentially("D")
+    page.get_by_role("option", name="David", exact=True).click()
+    page.get_by_role("button", name="Get prompt").click()
+    expect(page.locator(".result-pane")).to_contain_text("David")
+    expect(page.get_by_role("button", name="Send anyway")).to_have_count(0)
 
 
 def test_the_list_is_searched_and_a_link_opens_the_tool_with_its_arguments(inspector: Inspector, visit: Visit) -> None:

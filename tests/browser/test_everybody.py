@@ -161,13 +161,13 @@ def test_five_thousand_notifications_do_not_stop_a_frame(
     expect(page.locator(".wire-tools .num")).to_contain_text("5,0")
 
 
-def test_a_key_in_a_form_of_500_properties_stops_no_frame(
-    inspector: Inspector, visit: Visit, record_property: Any
-) -> None:
+def test_a_form_of_500_properties_stops_no_frame(inspector: Inspector, visit: Visit, record_property: Any) -> None:
     page = visit(inspector)
-    open_raw(page, inspector, "many")
-    page.locator("[data-path='/p250'] input").click()
+    open_raw(page, inspector, "conditions")
     with traced(page) as trace:
+        open_raw(page, inspector, "many")
+        page.locator("[data-path='/p499'] input").wait_for()
+        page.locator("[data-path='/p250'] input").click()
         page.keyboard.type("12345678", delay=60)
         expect(page.locator("[data-path='/p250'] input")).to_have_value("12345678")
     record_property("longest task, ms of CPU time", round(trace.longest_ms))

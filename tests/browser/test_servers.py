@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
-from .conftest import Visit
+from .conftest import NARROW, Visit
 from .rig import EVERYTHING, RAW, Inspector, inspecting, serving_harbour
 
 pytestmark = [pytest.mark.slow, pytest.mark.deadline(150)]
@@ -45,6 +45,11 @@ def test_a_server_that_does_not_exist_is_shown_as_that(inspector: Inspector, vis
     page.get_by_label("URL or command").fill("http://127.0.0.1:9/mcp")
     page.get_by_role("button", name="Connect", exact=True).click()
     expect(page.locator("main .failure")).to_contain_text("connection failed")
+    for tab in ("Lint", "Cost"):
+        page.get_by_role("link", name="Checks").click()
+        page.get_by_role("tab", name=tab).click()
+        expect(page.locator("main")).to_contain_text("The server is not connected.")
+    page.locator(".nav-server").last.click()
     page.get_by_role("button", name="Remove").click()
 
 
@@ -58,7 +63,11 @@ def test_a_server_that_dies_is_said_to_have_died(inspector: Inspector, visit: Vi
     page.get_by_role("button", name="Run tool").click()
     expect(page.locator(".call .failure")).to_have_attribute("data-blame", "transport")
     page.goto(f"{inspector.origin}/#/s/{server}")
-    expect(page.get_by_role("log", name="stderr")).to_contain_text("boom: the process ends now")
+    stderr = page.get_by_role("log", name="stderr")
+    expect(stderr).to_contain_text("boom: the process ends now")
+    page.set_viewport_size({"width": NARROW[0], "height": NARROW[1]})
+    stderr.evaluate("log => log.scrollLeft = 10_000")
+    assert stderr.evaluate("log => log.scrollLeft") > 0, "a long line cannot be read"
     page.get_by_role("button", name="Remove").click()
 
 

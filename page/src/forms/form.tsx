@@ -9,15 +9,17 @@ import { Combobox } from "../ui/combobox";
 import { bytes } from "../ui/format";
 import { Segments } from "../ui/parts";
 import { Theirs } from "../ui/text";
+import { useGrowing } from "../ui/virtual";
 import { type Branch, type Choice, demands, MAX_DEPTH, type Schema, SchemaReader, same, shortJson, type Widget } from "./schema";
 
-export type Suggest = (name: string, value: string) => Promise<readonly string[]>;
+/** What a field may hold, where `others` are the values of all fields: one may depend on another. */
+export type Suggest = (name: string, value: string, others: Json | undefined) => Promise<readonly string[]>;
 
 interface FormContext {
   reader: SchemaReader;
   prefix: string;
   errors: ReadonlyMap<string, string>;
-  suggest?: Suggest;
+  suggest?: (name: string, value: string) => Promise<readonly string[]>;
 }
 const Context = createContext<FormContext>(undefined as unknown as FormContext);
 
@@ -50,9 +52,12 @@ export function SchemaForm({ schema, value, set, violations, id, suggest }: {
   const reader = useMemo(() => new SchemaReader(schema), [schema]);
   const errors = useMemo(() => collect(violations), [JSON.stringify(violations)]);
   const widget = useMemo(() => reader.widget(reader.resolve(schema), ""), [reader]);
-  const context = useMemo(() => ({ reader, prefix: id, errors, suggest }), [reader, id, errors, suggest]);
   const newest = useRef(value);
   newest.current = value;
+  const context = useMemo(
+    () => ({ reader, prefix: id, errors, ...(suggest && { suggest: (name: string, typed: string) => suggest(name, typed, newest.current) }) }),
+    [reader, id, errors, suggest],
+  );
   const change: SetValue = (update) => {
     newest.current = updated(update, newest.current);
     set(newest.current);
@@ -81,6 +86,21 @@ function collect(violations: readonly Violation[]): Map<string, string> {
   return errors;
 }
 
+/** The error of a place; of a field without fields of its own also one that lies deeper: it would be shown nowhere else. */
+function errorAt(errors: ReadonlyMap<string, string>, path: string, widget: Widget): string | undefined {
+  const own = errors.get(path);
+  if (own !== undefined || widget.kind === "object" || widget.kind === "array" || widget.kind === "union") return own;
+  for (const [place, message] of errors) if (place.startsWith(`${path}/`)) return `${place.slice(path.length)}: ${message}`;
+  return undefined;
+}
+
+/** A field without a label of its own, in a list or a map. */
+function LooseError({ schema, path, name, depth }: { schema: Schema; path: string; name: string; depth: number }): JSX.Element | null {
+  const { reader, errors } = useContext(Context);
+  const error = errorAt(errors, path, reader.widget(reader.splitNull(reader.resolve(schema)).schema, name, depth));
+  return error === undefined ? null : <p class="field-error" role="alert"><Theirs text={error} /></p>;
+}
+
 function ObjectFields({ widget, value, set, path, depth }: { widget: Extract<Widget, { kind: "object" }>; value: Json | undefined; set: SetValue; path: string; depth: number }): JSX.Element {
   const current = isObject(value) ? value : {};
   const put = (key: string, update: Update): void =>
@@ -91,12 +111,13 @@ function ObjectFields({ widget, value, set, path, depth }: { widget: Extract<Wid
       else Object.defineProperty(next, key, { value: inner, enumerable: true, configurable: true, writable: true }); // a key may be __proto__
       return next;
     });
+  const shown = useGrowing(widget.properties.length);
   const known = new Set(widget.properties.map(([key]) => key));
   const others = Object.keys(current).filter((key) => !known.has(key));
   return (
     <>
       {depth === 0 && widget.properties.length === 0 && others.length === 0 && <p class="note">{widget.extra ? "It names no arguments, and takes any." : "It takes no arguments."}</p>}
-      {widget.properties.map(([key, schema]) => (
+      {widget.properties.slice(0, shown).map(([key, schema]) => (
         <Field key={key} schema={schema} value={Object.hasOwn(current, key) ? current[key] : undefined} set={(update) => put(key, update)} path={pointer(path, key)} name={key} depth={depth + 1} required={widget.required.has(key)} />
       ))}
       {(widget.extra !== undefined || others.length > 0) && (
@@ -125,7 +146,7 @@ function MapFields({ keys, current, schema, put, set, path, depth, bare, mayAdd 
       {keys.map((key, index) => (
         <div class="map-row" key={index}>
           <input type="text" class="map-key" aria-label={`Key ${index + 1}`} value={key} onChange={(event) => rename(key, event.currentTarget.value)} />
-          <div class="map-value"><Control schema={schema} value={current[key]} set={(update) => put(key, (newest) => updated(update, newest) ?? null)} path={pointer(path, key)} name={key} depth={depth + 1} label={`Value of ${key}`} /></div>
+          <div class="map-value"><Control schema={schema} value={current[key]} set={(update) => put(key, (newest) => updated(update, newest) ?? null)} path={pointer(path, key)} name={key} depth={depth + 1} label={`Value of ${key}`} /><LooseError schema={schema} path={pointer(path, key)} name={key} depth={depth + 1} /></div>
           <button type="button" class="ghost small" aria-label={`Remove ${key}`} onClick={() => put(key, undefined)}>✕</button>
         </div>
       ))}
@@ -159,7 +180,7 @@ function FieldBody({ schema, value, set, path, name, depth, required, title: for
   const widget = reader.widget(inner, name, depth);
   const title = forced ?? name;
   const id = domId(prefix, path);
-  const error = errors.get(path);
+  const error = errorAt(errors, path, widget);
   const description = asText(resolved["description"]);
   const nested = widget.kind === "object" || widget.kind === "array" || widget.kind === "union" || widget.kind === "choices" || widget.kind === "boolean";
   const label = (
@@ -290,7 +311,7 @@ function TextControl(props: ControlProps & { format: string; secret: boolean }):
   const examples = Array.isArray(props.resolved["examples"]) ? props.resolved["examples"].filter((example): example is string => typeof example === "string") : [];
   return (
     <>
-      <textarea rows={1} spellcheck={false} {...attributes} value={text} placeholder={placeholder} onInput={onInput} />
+      <textarea rows={1} dir="auto" spellcheck={false} {...attributes} value={text} placeholder={placeholder} onInput={onInput} />
       {props.value === "" && <span class="note inline">empty text</span>}
       {examples.length > 0 && <div class="examples">{examples.slice(0, 5).map((example) => <button type="button" class="chip" key={example} onClick={() => props.set(example)}><Theirs text={example} /></button>)}</div>}
     </>
@@ -339,10 +360,11 @@ function ChoiceControl(props: ControlProps & { choices: Choice[] }): JSX.Element
 
 function ChoicesControl(props: ControlProps & { choices: Choice[] }): JSX.Element {
   const values = listOf(props.value);
+  const foreign = values.filter((value) => !props.choices.some((choice) => same(choice.value, value))).map((value) => ({ value, title: `${shortJson(value)} (not in the list)` }));
   const toggle = (choice: Choice, on: boolean): void => props.set((newest) => (on ? [...listOf(newest), choice.value] : listOf(newest).filter((value) => !same(value, choice.value))));
   return (
     <div class="checks">
-      {props.choices.map((choice, index) => (
+      {[...props.choices, ...foreign].map((choice, index) => (
         <label key={index} class="check"><input type="checkbox" checked={values.some((value) => same(value, choice.value))} onChange={(event) => toggle(choice, event.currentTarget.checked)} /><Theirs text={choice.title} /></label>
       ))}
     </div>
@@ -350,7 +372,7 @@ function ChoicesControl(props: ControlProps & { choices: Choice[] }): JSX.Elemen
 }
 
 function ArrayControl(props: ControlProps & { items: Schema; prefix: Schema[] }): JSX.Element {
-  const { reader, errors } = useContext(Context);
+  const { reader } = useContext(Context);
   const values = listOf(props.value);
   // What a field of an item remembers, the branch of a union for one, moves and goes with the item.
   const keys = useRef<number[]>([]);
@@ -381,7 +403,7 @@ function ArrayControl(props: ControlProps & { items: Schema; prefix: Schema[] })
             <span class="num index">{index}</span>
             <div class="array-value">
               <Control schema={schemaAt(index)} value={value} set={(update) => change(index, update)} path={path} name={`${props.name} ${index}`} depth={props.depth + 1} label={`${props.name} ${index}`} required />
-              {errors.get(path) && <p class="field-error" role="alert"><Theirs text={errors.get(path)} /></p>}
+              <LooseError schema={schemaAt(index)} path={path} name={props.name} depth={props.depth + 1} />
             </div>
             <span class="array-buttons">
               <button type="button" class="ghost small" disabled={index === 0} aria-label={`Move ${props.name} ${index} up`} onClick={() => move(index, -1)}>↑</button>

@@ -92,6 +92,7 @@ export function Runner(props: Props): JSX.Element {
     try {
       const call: NewCall = { server, kind, name, arguments: value, ...(sendAnyway ? { sendAnyway } : {}), ...(asTask ? { asTask } : {}), ...props.prepare?.(value) };
       const row = await post<CallRow>("/api/calls", call);
+      if (!sendAnyway) setViolations([]);
       if (isStillHere()) setParams({ call: row.id, args: undefined });
     } catch (error) {
       if (error instanceof ApiError && error.status === 422) {
@@ -137,7 +138,7 @@ export function Runner(props: Props): JSX.Element {
           </>
         )}
         {failure && <FailureBox failure={failure} />}
-        {refused && <p class="failure-line" role="alert">Not sent: the arguments break the tool's schema. Mend the marked fields, or send them anyway to see what the server says.</p>}
+        {refused && <p class="failure-line" role="alert">Not sent: the arguments break their schema. Mend the marked fields, or send them anyway to see what the server says.</p>}
         <div class="row wrap run-row">
           <Action kind="primary" disabled={problem !== undefined} run={() => run(false)} title="Ctrl+Enter">{props.runLabel ?? "Run"}</Action>
           {violations.length > 0 && <Action run={() => run(true)}>Send anyway</Action>}

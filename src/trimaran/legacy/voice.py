@@ -49,7 +49,7 @@ class LegacyVoice:
 
     def result(self, call: IncomingCall, result: Any) -> bytes:
         if self._has_structure and call.method == "tools/call" and not isinstance(result, Raw):
-            result = legacy_result(result, self.envelope(call), self._writer.encode)
+            result = legacy_result(result, self._envelope(call), self._writer.encode)
         if isinstance(result, Raw):
             return self._writer.legacy_result(call.id, result)
         if not self._is_latest:
@@ -58,7 +58,12 @@ class LegacyVoice:
             result = msgspec.structs.replace(result, ttl_ms=None, cache_scope=None)
         return self._writer.legacy_result(call.id, result)
 
-    def envelope(self, call: IncomingCall) -> Envelope | None:
+    def wraps(self, call: IncomingCall) -> bool:
+        """Does all structure in the results of the called tool travel in an envelope?"""
+        envelope = self._envelope(call)
+        return envelope is not None and envelope.wraps
+
+    def _envelope(self, call: IncomingCall) -> Envelope | None:
         """How the results of the called tool travel, as it was decided when the tool was declared."""
         entry = self._session.server.tools.view.get(call.params.name) if call.method == "tools/call" else None
         return None if entry is None else entry.envelope

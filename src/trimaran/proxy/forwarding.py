@@ -363,8 +363,8 @@ def read_result(raw: Raw, call: IncomingCall, client: Client, target: str) -> An
     if is_alike and is_sound(raw, any_structure=near == MODERN):
         return raw
     if near == LATEST_LEGACY and far == MODERN:
-        envelope_of = getattr(call.exchange.voice, "envelope", None)  # a task's voice has none
-        older = None if envelope_of is None else for_older(raw, envelope_of(call))
+        wraps = getattr(call.exchange.voice, "wraps", None)  # a task's voice does not say
+        older = None if wraps is None else for_older(raw, wraps=wraps(call))
         if older is not None:
             return older
     try:

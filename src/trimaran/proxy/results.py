@@ -16,7 +16,6 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
-from trimaran.protocol.envelope import Envelope, legacy_result
 from trimaran.protocol.meta import PREFIX
 from trimaran.types import CallToolResult, as_object
 
@@ -101,7 +100,7 @@ class _OlderResult(Struct, omit_defaults=True):
     """As 2025-11-25 has it, its parts as they came."""
 
     content: Raw
-    structured_content: Raw | UnsetType = field(name="structuredContent", default=UNSET)
+    structured: Raw | UnsetType = field(name="structuredContent", default=UNSET)
     is_error: bool = field(name="isError", default=False)
     meta: dict[str, Raw] | None = field(name="_meta", default=None)
 
@@ -116,12 +115,12 @@ class _LooseResult(Struct):
 
 
 _QUOTE: Final = ord('"')
+_BRACE: Final = ord("{")
 _OBJECT_OR_NULL: Final = b"{n"
 _KINDS: Final = frozenset(("text", "image", "audio", "resource_link", "resource"))
 _MAX_UNKNOWN: Final = 2000  # characters; enough to see what it is, and pictures in base64 are no text for a model
 _SHORT: Final = 16 * 1024  # bytes; beyond, decoding costs more than looking
 _MISREAD: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_encode: Final = msgspec.json.encode
 _read_texts: Final = msgspec.json.Decoder(_TextResult).decode
 _read: Final = msgspec.json.Decoder(_Result).decode
 _read_parts: Final = msgspec.json.Decoder(_OlderResult).decode
@@ -155,14 +154,21 @@ def _short_texts(raw: Raw) -> _TextResult | None:
         return None
 
 
-def for_older(raw: Raw, envelope: Envelope | None) -> Raw | None:
-    """A sound result of 2026-07-28 as callers of 2025-11-25 get it; None if it is not a few short texts."""
-    if _short_texts(raw) is None:
+def for_older(raw: Raw, *, wraps: bool) -> Raw | None:
+    """A sound result of 2026-07-28 as callers of 2025-11-25 get it, if it is a few short texts.
+
+    None too if its structure needs an envelope, which `wraps` says of any structure: whoever shapes the result on its way must
+    see the structure itself.
+    """
+    texts = _short_texts(raw)
+    if texts is None:
+        return None
+    if texts.structured is not UNSET and (wraps or memoryview(texts.structured)[0] != _BRACE):
         return None
     result = _read_parts(raw)
     if result.meta is not None:
         result.meta = {key: value for key, value in result.meta.items() if not key.startswith(PREFIX)} or None
-    return Raw(_encode(legacy_result(result, envelope, _encode)))
+    return Raw(msgspec.json.encode(result))
 
 
 def repair(raw: Raw) -> CallToolResult:

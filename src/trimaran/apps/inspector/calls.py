@@ -168,6 +168,9 @@ class CallBook:
             raise NotThere(f"there is no call {id!r}")
         return call
 
+    def find(self, id: str | None) -> InspectedCall | None:
+        return None if id is None else self._calls.get(id)
+
     def rows(self, *, server: str | None = None, before: str | None = None, limit: int = 500) -> list[CallRow]:
         rows = [call.row for call in self._calls.values() if server is None or call.row.server == server]
         if before is not None:
@@ -199,8 +202,11 @@ class CallBook:
                     status=422,
                     violations=violations,
                 )
-        elif new.kind == "prompt" and not new.send_anyway and not _are_texts(new.arguments):
-            raise BadRequest("the arguments of a prompt are texts", status=422, violations=[])
+        elif new.kind == "prompt" and not new.send_anyway:
+            violations = server.catalog.prompt_violations(new.name, new.arguments)
+            if violations:
+                message = f"the arguments of {new.name} do not fit: {violations[0].message}"
+                raise BadRequest(message, status=422, violations=violations)
         row = CallRow(
             id=f"c{next(self._ids)}",
             server=server.id,
@@ -482,12 +488,6 @@ class CallBook:
 
 def _ignore_progress(progress: float, total: float | None, message: str | None) -> None:
     """The wish for progress is what matters; the reports are taken from the wire."""
-
-
-def _are_texts(arguments: Any) -> bool:
-    if arguments is None:
-        return True
-    return isinstance(arguments, dict) and all(isinstance(v, str) for v in cast("dict[str, Any]", arguments).values())
 
 
 def _params(envelope: MessageHead) -> dict[str, Any]:

@@ -41,7 +41,8 @@ def copy_message(inspector: Inspector, row: MessageRow, form: str) -> str:
     params.pop("_meta", None)
     server = inspector.servers.get(row.server)
     kind, name, arguments = _of_request(str(row.method), params)
-    return _program(server.reach, kind, name, arguments, form, _asked_of(inspector, server, row.call))
+    call = inspector.calls.find(row.call)
+    return _program(server.reach, kind, name, arguments, form, _answers_to_questions(inspector, server, call))
 
 
 _SESSION: Final = "mcp-session-id"
@@ -89,13 +90,16 @@ def copy_call(inspector: Inspector, call: InspectedCall, form: str) -> str:
         return msgspec.json.format(msgspec.json.encode(call.arguments or {})).decode() + "\n"
     server = inspector.servers.get(row.server)
     result: Any = None if call.result is None else msgspec.json.decode(call.result)
-    asked = _asked_of(inspector, server, row.id)
-    return _program(server.reach, row.kind, row.name, call.arguments, form, asked, result)
+    answers = _answers_to_questions(inspector, server, call)
+    return _program(server.reach, row.kind, row.name, call.arguments, form, answers, result)
 
 
-def _asked_of(inspector: Inspector, server: InspectedServer, call: str | None) -> tuple[list[str], str]:
-    answers, samples = answers_of([] if call is None else inspector.questions.of_call(call))
-    return answering(answers, samples, server.roots if server.roots or server.are_roots_asked else None)
+def _answers_to_questions(
+    inspector: Inspector, server: InspectedServer, call: InspectedCall | None
+) -> tuple[list[str], str]:
+    answers, samples = answers_of([] if call is None else inspector.questions.of_call(call.row.id))
+    roots = server.roots if server.roots or server.are_roots_asked else None
+    return answering(answers, samples, roots, as_task=call is not None and call.row.task is not None)
 
 
 def answers_of(questions: list[PersonQuestion]) -> tuple[list[dict[str, Any]], list[Any]]:
@@ -112,9 +116,9 @@ def answers_of(questions: list[PersonQuestion]) -> tuple[list[dict[str, Any]], l
 
 
 def answering(
-    answers: list[dict[str, Any]], samples: list[Any], roots: list[dict[str, str]] | None
+    answers: list[dict[str, Any]], samples: list[Any], roots: list[dict[str, str]] | None, *, as_task: bool
 ) -> tuple[list[str], str]:
-    """Functions that give the same answers, as lines of Python, and the options of `connect` that name them."""
+    """Functions that give the same answers, as lines of Python, and the options of `connect` that the call needs."""
     lines: list[str] = []
     options = ""
     for name, values in (("elicit", answers), ("sample", samples)):
@@ -122,14 +126,21 @@ def answering(
             lines += [f"{name}_answers = iter({python_of(values)})", "", "", f"def {name}(question):"]
             lines += [f"    return next({name}_answers)", "", ""]
             options += f", on_{name}={name}"
-    return lines, options if roots is None else f"{options}, roots={python_of(roots)}"
+    options += "" if roots is None else f", roots={python_of(roots)}"
+    return lines, options + (", tasks=True" if as_task else "")
 
 
 def _program(
-    reach: Reach, kind: str, name: str, arguments: Any, form: str, asked: tuple[list[str], str], result: Any = None
+    reach: Reach,
+    kind: str,
+    name: str,
+    arguments: Any,
+    form: str,
+    answering_code: tuple[list[str], str],
+    result: Any = None,
 ) -> str:
-    answers, options = asked
-    head = "\n".join(["import asyncio", "", "from trimaran import connect", "", "", *answers])
+    lines, options = answering_code
+    head = "\n".join(["import asyncio", "", "from trimaran import connect", "", "", *lines])
     opened = f"connect({target_literal(reach)}{options})"
     call = call_expression(kind, name, arguments)
     if form == "python":

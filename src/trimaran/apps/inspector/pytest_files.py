@@ -74,11 +74,13 @@ def _plain(text: str) -> str:
 
 
 def _test(call: RecordedCall, name: str, target: str, roots: list[dict[str, str]] | None) -> str:
-    lines, options = answering(call.answers, call.samples, roots)
+    lines, options = answering(call.answers, call.samples, roots, as_task=call.as_task)
+    # Inside a function one blank line is enough.
+    answers = indent("\n".join(lines).replace("\n\n\n", "\n\n").removesuffix("\n"), "    ")
     checks: list[Any] = assertions(call.kind, call.result)
     body = "\n".join(
         [
-            *(indent(line, "    ") for line in lines),
+            *([answers] if answers else []),
             "    async def main():",
             f"        async with connect({target}{options}) as client:",
             f"            result = await {call_expression(call.kind, call.name, call.arguments)}",

@@ -60,6 +60,7 @@ class RecordedCall(Struct, kw_only=True, rename="camel", omit_defaults=True):
     """To its elicitations."""
     samples: list[Any] = []
     """A model's turns, as they were given; None where that was declined."""
+    as_task: bool = False
 
 
 class RecordedMessage(Struct, kw_only=True, rename="camel", omit_defaults=True):

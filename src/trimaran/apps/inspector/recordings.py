@@ -216,6 +216,7 @@ class RecordingBook:
             at=row.at,
             answers=answers,
             samples=samples,
+            as_task=row.task is not None,
         )
 
 

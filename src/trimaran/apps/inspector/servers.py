@@ -194,7 +194,8 @@ class InspectedServer:
         """
         client = self.client
         if client is None or self.state not in ("ready", "reconnecting"):
-            raise WrongState(f"{self.name} is {self.state}: connect it first")
+            why = "connect it first" if self.failure is None else self.failure.message
+            raise WrongState(f"{self.name} is {self.state}: {why}")
         return client
 
     def view(self) -> ServerView:

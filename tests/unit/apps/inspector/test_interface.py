@@ -227,6 +227,17 @@ async def test_a_copied_curl_command_runs(era: str, tmp_path: Path) -> None:
         assert b'"text":"42"' in said, said
 
 
+async def test_a_prompt_is_not_asked_for_without_what_it_requires() -> None:
+    async with open_bench() as bench:
+        server = await bench.add(boats())
+        new: dict[str, Any] = {"server": server.id, "kind": "prompt", "name": "greet"}
+        for arguments, path in ((None, "/name"), ({}, "/name"), ({"name": 3}, "/name"), ([], "")):
+            refusal = await bench.post("/api/calls", {**new, "arguments": arguments}, status=422)
+            assert [violation["path"] for violation in refusal["violations"]] == [path]
+        sent = await bench.finish(await bench.post("/api/calls", {**new, "sendAnyway": True}))
+        assert sent["state"] == "failed"
+
+
 async def test_a_line_of_stderr_is_in_the_list_or_in_a_later_event() -> None:
     program = "import sys; print('one', file=sys.stderr, flush=True); sys.stdin.read()"
     async with open_bench() as bench:

@@ -184,6 +184,12 @@ def test_tests_cover_every_server_that_was_called() -> None:
     assert "quiet" not in text
 
 
+def test_a_test_runs_as_a_task_what_ran_as_one() -> None:
+    server = RecordedServer(id="a", name="boats", target="http://127.0.0.1:9/mcp")
+    call = RecordedCall(server="a", kind="tool", name="sail", state="ok", result={"content": []}, as_task=True)
+    assert "connect(TARGET, tasks=True)" in write_tests(RecordedSession(name="sea", servers=[server], calls=[call]))
+
+
 async def test_what_is_kept_so_far_says_since_when() -> None:
     async with open_bench() as bench:
         server = await bench.add(boats())
@@ -313,3 +319,13 @@ def test_a_run_waits_no_longer_than_it_was_told(tmp_path: Path) -> None:
     file.write_text('[server.slow]\ntarget = "slow.py"\n\n[[call]]\ntool = "wait"\n')
     run = CliRunner().invoke(commands, ["inspect", "--run", str(file), "--timeout", "3"], standalone_mode=False)
     assert "within 3 s" in run.output
+
+
+def test_a_run_says_why_a_server_did_not_start(tmp_path: Path) -> None:
+    (tmp_path / "gone.py").write_text("raise SystemExit('no wind today')\n")
+    file = tmp_path / "calls.toml"
+    file.write_text('[server.gone]\ntarget = "gone.py"\n\n[[call]]\ntool = "sail"\n')
+    run = CliRunner().invoke(commands, ["inspect", "--run", str(file)], standalone_mode=False)
+    assert run.return_value == 1, run.output
+    assert "gone is failed: " in run.output
+    assert "no wind today" in run.output
