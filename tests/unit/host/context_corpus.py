@@ -77,6 +77,10 @@ PROSE = {
     "誰もあまり話さない。天気が変わることを皆が知っているので、一箱の魚は本来の値段より安く売られる。",
     "Chinese": "港口比城市醒得早。五点钟第一批船回来了，六点钟买家们已经双手插在口袋里站在码头上。没有人说很多话。"
     "一箱鲭鱼以低于其价值的价格成交，因为天气就要变了，大家都知道。后来孩子们在石头之间寻找螃蟹。",
+    "Swahili": "Jana nilienda na marafiki zangu kwenye mgahawa mpya na tukala chakula kitamu.",
+    "short Hungarian": "Tegnap a barátaimmal elmentünk az új étterembe és finom vacsorát ettünk.",
+    "short Finnish": "Eilen kävin ystävieni kanssa uudessa ravintolassa ja söimme herkullisen illallisen.",
+    "Latin in full width": "Ｈｅｌｌｏ　Ｗｏｒｌｄ１２３ " * 5,
     "Amharic": "ወደቡ ከከተማው በፊት ይነቃል። በአምስት ሰዓት የመጀመሪያዎቹ ጀልባዎች ይመጣሉ፣ በስድስት ሰዓት ገዢዎች በወደቡ ላይ ይቆማሉ። ማንም ብዙ አይናገርም።",
 }
 

@@ -395,6 +395,14 @@ def test_an_odd_schema_becomes_a_function(schema: dict[str, Any]) -> None:
     assert write_function("s__t", Tool(name="t", input_schema=schema)).stub.startswith("async def s__t(")
 
 
+def test_classes_of_arguments_and_of_the_result_have_names_of_their_own() -> None:
+    rows = {"type": "array", "items": {"type": "object", "properties": {"id": {"type": "string"}}}}
+    schema = {"type": "object", "properties": {"rows": rows}}
+    stub = write_function("s__t", Tool(name="t", input_schema=schema, output_schema=schema)).stub
+    names = [line for line in stub.splitlines() if line.startswith("class ")]
+    assert len(names) == len(set(names)) == 3
+
+
 def test_a_huge_schema_becomes_a_short_stub() -> None:
     deep: dict[str, Any] = {"type": "string"}
     for _ in range(500):

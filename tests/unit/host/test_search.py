@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trimaran.host.context.search import ToolIndex
-from trimaran.host.context.search_terms import query_terms, split_terms, stem
+from trimaran.host.context.search_terms import query_terms, split_terms, stem, steps_of
 from trimaran.host.names import Address
 from trimaran.types import Tool
 
@@ -78,6 +78,34 @@ def test_the_limit_and_the_filter_hold(index: ToolIndex) -> None:
     assert index.search("message", 0) == []
     matches = index.search("message", among=lambda address: address.tool.startswith("list"))
     assert [match.address for match in matches] == [Address("mail", "list_messages")]
+
+
+def test_each_step_of_a_query_has_its_tool_among_the_first(index: ToolIndex) -> None:
+    query = "Remove the message of the mailbox, the email to Anna, for good. Then make the picture smaller."
+    assert {match.address.tool for match in index.search(query, 2)} == {"delete_message", "resizeImage"}
+
+
+@pytest.mark.parametrize(
+    ("query", "steps"),
+    [
+        ("find the train and the hotel", 1),
+        ("find the train, then book a hotel", 2),
+        ("find the train, and book a hotel there", 2),
+        ("Find the train. Thanks!", 1),
+        ("查询火车票。预订附近的酒店。", 0),  # no blanks between words: the whole query is the step
+        ("do this thing. " * 1000, 8),
+        ("many words " * 100 + ". one more step", 0),
+    ],
+)
+def test_a_query_is_cut_into_a_few_steps(query: str, steps: int) -> None:
+    assert len(steps_of(query)) == steps
+
+
+def test_a_short_word_is_no_typing_error() -> None:
+    index = ToolIndex()
+    index.update("pdf", [tool("join_files", "Join several files.")])
+    index.update("people", [tool("find_person", "Find a person by the name.")])
+    assert [match.address.tool for match in index.search("a person called John")] == ["find_person"]
 
 
 def test_scores_fall(index: ToolIndex) -> None:

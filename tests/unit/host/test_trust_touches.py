@@ -31,7 +31,12 @@ def _touches(name: str, hints: tuple[str, ...] = (), **more: object) -> str:
         ("read_private_channel", "up"),
         ("read_file", "p"),
         ("read_email", "up"),
-        ("run_command", "a"),
+        ("run_command", "poa"),
+        ("execute_python_code", "poa"),
+        ("run_tests", "a"),
+        ("create_issue", "o"),
+        ("createCalendarEvent", "po"),
+        ("create_note", ""),
         ("apply_diff_to_filesystem", "a"),
         ("get_git_diff", "u"),
     ],
@@ -45,11 +50,22 @@ def test_common_servers_are_known() -> None:
     assert _touches("read_file", files) == "p"
     assert _touches("write_file", files) == "a"
     github = ("https://api.githubcopilot.com/mcp/",)
-    assert _touches("get_file_contents", github) == "p"
+    assert _touches("get_file_contents", github) == "up"
+    assert _touches("list-events", ("npx", "@cocal/google-calendar-mcp")) == "up"
+    assert _touches("create-event", ("npx", "@cocal/google-calendar-mcp")) == "oa"
     assert _touches("list_issues", github) == "up"
     assert _touches("add_issue_comment", github) == "oa"
     assert _touches("fetch", ("uvx", "mcp-server-fetch")) == "uo"
     assert _touches("send_time", ("mcp-server-time",)) == ""
+
+
+def test_an_argument_that_is_an_address_leads_outside() -> None:
+    def touches(name: str, argument: str) -> frozenset[str]:
+        return touches_of(Tool(name=name, input_schema={"type": "object", "properties": {argument: {}}}))
+
+    assert touches("get_transcript", "url") == {"untrusted", "outside"}
+    assert touches("plan", "webhookUrl") == {"outside"}
+    assert touches("plan", "path") == set()
 
 
 def test_annotations_add_and_never_take_away() -> None:

@@ -30,6 +30,7 @@ __all__ = ["command"]
 _WIDTH: Final = 30  # cells of the longest bar
 _MOST_TOOLS: Final = 25  # bars of single tools; --all draws every one
 _MOST_NOTES: Final = 10
+_PATIENCE: Final = 60.0  # seconds for every server of a file: npx and uvx install at the first start
 _STYLES: Final = {"error": "red", "warning": "yellow", "note": "dim"}
 
 
@@ -66,12 +67,14 @@ def command(
       trimaran lint mcp.toml --budget 8000         those of every server in the file
       trimaran lint boat.py --format json          for programs
 
-    It ends with 1 if there is an error: a tool that a provider refuses, two tools with one name, a budget that is exceeded.
+    It ends with 1 if there is an error: a tool that a provider refuses, two tools with one name, a budget that is exceeded;
+    and with 3 if a server of a file could not be counted.
     """
     if len(words) == 1 and words[0].endswith(".toml"):
         screen = Screen(quiet=bool(options.get("quiet")))
-        report = asyncio.run(_of_file(Path(words[0]), provider, budget, screen))
-        return _show(screen, report, output, is_whole=is_whole)
+        report, is_complete = asyncio.run(_of_file(Path(words[0]), provider, budget, screen))
+        code = _show(screen, report, output, is_whole=is_whole)
+        return code if is_complete or code != Exit.OK else Exit.NO_CONNECTION
     target, rest = split_words(ctx, words)
     if rest:
         raise click.UsageError(f"lint takes one TARGET, and {rest[0]!r} is one word too many; a command goes after --")
@@ -89,23 +92,25 @@ def command(
     return run(target, settings, screen, work)
 
 
-async def _of_file(path: Path, provider: str, budget: int | None, screen: Screen) -> ContextReport:
-    """The report of every server that a file has. Those that do not start are named."""
+async def _of_file(path: Path, provider: str, budget: int | None, screen: Screen) -> tuple[ContextReport, bool]:
+    """The report of every server that a file has, and whether all were counted. Those that do not start are named."""
     from trimaran.host import Host
     from trimaran.host.context.report import ToolOfServer
 
     async with Host.load(path) as host:
-        await host.ready()
+        await host.ready(within=_PATIENCE)
         tools = [
             ToolOfServer(status.name, tool)
             for status in host.status()
             if (client := host.whereis(status.name)) is not None
             for tool in await client.list_tools_all()
         ]
-        for status in host.status():
-            if status.state != "connected":
-                screen.note(f"Not counted: {in_one_line(str(status), 300)}")
-        return _report(tools, provider, host.budget if budget is None else budget)
+        missing = [status for status in host.status() if status.state not in ("connected", "disabled")]
+        for status in missing:
+            screen.note(f"Not counted: {in_one_line(str(status), 300)}")
+        return _report(tools, provider, host.budget if budget is None else budget), all(
+            status.state == "idle" for status in missing
+        )
 
 
 def _report(tools: list[ToolOfServer], provider: str, budget: int | None) -> ContextReport:

@@ -255,8 +255,8 @@ class ClientCommand(click.Command):
         except click.NoSuchOption as error:
             at = words.index(error.option_name) if error.option_name in words else 0
             if at and shutil.which(words[at - 1]):
-                hint = f"{error.message} A command and its options stand behind --: -- {shlex.join(words[at - 1 :])}"
-                raise click.NoSuchOption(error.option_name, hint, ctx=ctx) from None
+                message = f"{error.message} A command and its options stand behind --: -- {shlex.join(words[at - 1 :])}"
+                raise click.NoSuchOption(error.option_name, message, error.possibilities, error.ctx) from None
             raise
 
 

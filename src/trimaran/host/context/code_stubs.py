@@ -84,7 +84,9 @@ def write_function(name: str, tool: Tool) -> ToolFunction:
         default = "" if argument in required else " = ..."
         parameters.append(f"{parameter}: {types.write(properties[argument], argument)}{default}")
     has_type = isinstance(tool.output_schema, dict)
-    result_type, classes = _Types(name, tool.output_schema).write_result() if has_type else ("Any", list[str]())
+    result_type, classes = (
+        _Types(name, tool.output_schema, types.names).write_result() if has_type else ("Any", list[str]())
+    )
     signature = f"async def {name}({', '.join(parameters)}) -> {result_type}:"
     sentence = f"    {_sentence(tool)!r}"
     stub = "\n".join([*types.classes, *classes, signature, sentence])
@@ -111,10 +113,11 @@ def _mapping(value: Any) -> dict[str, Any]:
 class _Types:
     """The types of one schema. Objects with named fields become classes."""
 
-    def __init__(self, function: str, schema: Any) -> None:
+    def __init__(self, function: str, schema: Any, used_names: Iterable[str] = ()) -> None:
         self._prefix = "".join(part[:1].upper() + part[1:] for part in function.split("_") if part)
         self._root = cast("dict[str, Any]", schema)
-        self._names: set[str] = set()
+        self.names: set[str] = set(used_names)
+        self._most_names = len(self.names) + _MOST_CLASSES
         self.classes: list[str] = []
 
     def write_result(self) -> tuple[str, list[str]]:
@@ -151,15 +154,15 @@ class _Types:
         fields = _mapping(part.get("properties"))
         if (
             not fields
-            or len(self._names) >= _MOST_CLASSES
+            or len(self.names) >= self._most_names
             or any(not name.isidentifier() or keyword.iskeyword(name) for name in fields)
         ):
             return "dict[str, Any]"
         plain = self._prefix + "".join(word[:1].upper() + word[1:] for word in _identifier(field).split("_") if word)
         name, number = plain, 2
-        while name in self._names:
+        while name in self.names:
             name, number = f"{plain}{number}", number + 1
-        self._names.add(name)
+        self.names.add(name)
         written = [f"    {key}: {self.write(value, key, depth + 1)}" for key, value in fields.items()]
         self.classes.append("\n".join([f"class {name}(TypedDict):", *written]))
         return name

@@ -9,7 +9,8 @@ the tool alone, so that a server's tools come and go without touching another's.
 A query's terms are looked up with what they may also mean: related words, weaker; a word one typo away. A tool gets for each
 query term its best match times the rarity of the term. Then two corrections: a tool that does another kind of thing than the
 query asks for (reads, where something is to be written) loses a part of its score, and so does the second tool of one name.
-A word that nothing explains is most probably a name, and speaks for tools that look things up.
+A word that nothing explains is most probably a name, and speaks for tools that look things up. A query of several steps
+("find the train, then book a hotel") is scored as a whole and step by step, so that no step hides the tools of another.
 
 Hostile texts have a bounded cost: of every field only a beginning counts, of a term's tools only the best `_MOST_MATCHES`.
 """
@@ -25,7 +26,7 @@ from typing import Any, Final, NamedTuple, cast, final
 from trimaran.host.names import Address
 from trimaran.types import Tool
 
-from .search_terms import actions_of, corrections, lexicon, query_terms, split_terms, stem
+from .search_terms import actions_of, corrections, lexicon, query_terms, split_terms, stem, steps_of
 
 __all__ = ["ToolIndex", "ToolMatch"]
 
@@ -57,6 +58,7 @@ _SAME: Final = 0.75
 _NEAR: Final = 0.45
 _AKIN: Final = 0.24
 _TYPO: Final = 0.8
+_SHORTEST_TYPO: Final = 5  # letters; shorter words are one letter away from too many others: John is no join
 _VAGUE: Final = 0.8
 _LATER: Final = 0.03  # what a query begins with matters most: the k-th term counts 1 / (1 + k * _LATER)
 _OTHER_ACTION: Final = 0.52
@@ -65,6 +67,7 @@ _UNKNOWN: Final = 0.11  # what a name that no tool knows is worth, for tools tha
 _LOOK_UP_TERMS: Final = tuple(map(stem, ("query", "search", "keyword")))
 _MOST_TERMS: Final = 24  # of a query; a step of a plan has 5 to 25
 _MOST_QUERY: Final = 2000  # characters
+_WHOLE: Final = 0.5  # the weight of the whole query where it has several steps
 _MOST_ARGUMENTS: Final = 40
 # Tools of one term that are scored; a term that more tools have says little about each. It bounds a query's cost.
 _MOST_MATCHES: Final = 256
@@ -139,15 +142,22 @@ class ToolIndex:
         Args:
             among: True for a tool that may be found.
         """
-        terms, requested = query_terms(query[:_MOST_QUERY])
-        parts = self._parts(terms[:_MOST_TERMS])
-        scores = self._score(parts)
+        query = query[:_MOST_QUERY]
+        scores = self._scores(query)
+        steps = steps_of(query)
+        if len(steps) > 1:
+            scores = _with_steps(scores, map(self._scores, steps))
+        return self._ranked(scores, limit, among)
+
+    def _scores(self, text: str) -> dict[int, float]:
+        terms, requested = query_terms(text)
+        scores = self._score(self._parts(terms[:_MOST_TERMS]))
         if requested:
             entries = self._entries
             for place in scores:
                 if (actions := entries[place].actions) and not actions & requested:
                     scores[place] *= _OTHER_ACTION
-        return self._ranked(scores, limit, among)
+        return scores
 
     def _parts(self, terms: Sequence[str]) -> list[Mapping[str, float]]:
         """For each query term: the terms that it matches, with the worth of a match."""
@@ -188,7 +198,7 @@ class ToolIndex:
 
     def _corrected(self, term: str) -> str | None:
         """The commonest known term that is one typo away."""
-        if len(term) < 4 or not term.isascii() or not term.isalpha():
+        if len(term) < _SHORTEST_TYPO or not term.isascii() or not term.isalpha():
             return None
         weights, near = self._weights, lexicon().near
         known = [other for other in corrections(term) if other in weights or other in near]
@@ -257,6 +267,19 @@ class ToolIndex:
             matches.append((score * _SAME_NAME**times, place, address))
         matches.sort(reverse=True)
         return [ToolMatch(address, score) for score, _, address in matches[: max(limit, 0)]]
+
+
+def _with_steps(whole: Mapping[int, float], steps: Iterable[Mapping[int, float]]) -> dict[int, float]:
+    """Half of a score is for the whole query, half for the step that the tool fits best: each step has a best tool."""
+    scores: dict[int, float] = {}
+    for step in steps:
+        best = max(step.values(), default=1.0)
+        for place, score in step.items():
+            scores[place] = max(scores.get(place, 0.0), (1 - _WHOLE) * score / best)
+    best = max(whole.values(), default=1.0)
+    for place, score in whole.items():
+        scores[place] = scores.get(place, 0.0) + _WHOLE * score / best
+    return scores
 
 
 # --- the words of a tool ---------------------------------------------------------------------------------------------

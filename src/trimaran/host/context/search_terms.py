@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["Lexicon", "actions_of", "corrections", "lexicon", "query_terms", "split_terms", "stem"]
+__all__ = ["Lexicon", "actions_of", "corrections", "lexicon", "query_terms", "split_terms", "stem", "steps_of"]
 
 _WORDS: Final = re.compile(r"[\u4e00-\u9fff]+|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
 _LONGEST_WORD: Final = 40  # characters; longer "words" are identifiers or encoded data
@@ -31,6 +31,13 @@ _PATHS: Final = re.compile(
     r"|\b[\w-]{1,64}\.(md|txt|pdf|docx?|xlsx?|pptx?|csv|json|html?|png|jpe?g|gif|svg|wav|mp[34]|zip|py|[jt]sx?)\b"
     r"|(?:[\w.~-]{0,64}[/\\]){2,16}[\w.-]{0,64}"
 )
+_BETWEEN_STEPS: Final = re.compile(
+    r"(?<=[.!?;])\s+|\n+|(?<=[\u3002\uff01\uff1f\uff1b])|,?\s+(?:and then|then|after that|afterwards|finally|next|also)\s+|,\s+and\s+",
+    re.IGNORECASE,
+)
+_SHORTEST_STEP: Final = 3  # words; "Thanks!" is no step
+_MOST_STEPS: Final = 8
+_MOST_STEP_WORDS: Final = 60  # of all steps together: it bounds a query's cost
 _ALPHABET: Final = "abcdefghijklmnopqrstuvwxyz"
 
 # Suffixes, longest first; what stays has at least so many letters.
@@ -189,6 +196,17 @@ def query_terms(query: str) -> tuple[list[str], frozenset[str]]:
 
     text = _PATHS.sub(describe, query)
     return split_terms(text), actions_of(split_terms(text, keep_stop=True))
+
+
+def steps_of(query: str) -> list[str]:
+    """The parts of a query that ask for something of their own: sentences, and what "then" or ", and" joins."""
+    steps = [step for step in _BETWEEN_STEPS.split(query) if len(step.split()) >= _SHORTEST_STEP][:_MOST_STEPS]
+    words = 0
+    for number, step in enumerate(steps):
+        words += len(step.split())
+        if words > _MOST_STEP_WORDS:
+            return steps[:number]
+    return steps
 
 
 def actions_of(terms: list[str]) -> frozenset[str]:

@@ -50,8 +50,8 @@ _VIETNAMESE: Final = re.compile("[\u1ea0-\u1ef9ơưđăƠƯĐĂ]")
 # --- measured costs --------------------------------------------------------------------------------------------------
 
 # A word of a Latin language other than English, by its letters: Uzbek, Polish and Turkish are about here.
-_WORD: Final = (0, 1, 1, 1.05, 1.2, 1.5, 1.65, 1.95, 2.1, 2.3, 2.5, 2.8, 3.0, 3.2, 3.4, 3.8, 4.2)
-_LONG_WORD: Final = 0.27  # for each letter, beyond the table
+_WORD: Final = (0, 1, 1, 1.1, 1.3, 1.6, 1.8, 2.1, 2.25, 2.45, 2.7, 3.0, 3.2, 3.4, 3.6, 4.0, 4.4)
+_LONG_WORD: Final = 0.28  # for each letter, beyond the table
 _CAPITALS: Final = (0, 1, 1.1, 1.4, 1.9, 2.4, 2.9, 3.4)
 _MANY_CAPITALS: Final = 0.58
 # A part of a random text, by its letters.
@@ -78,7 +78,16 @@ _SCRIPTS: Final = (
     *((0x1400, 3.2), (0x1780, 3.0), (0x1800, 0.66), (0x1E00, 3.0), (0x1F00, 1.2), (0x2000, 2.0)),
     *((0x2070, 1.15), (0x2300, 1.9), (0x2500, 2.4), (0x2600, 1.75), (0x27C0, 1.9), (0x3000, 2.9)),  # signs
     *((0x3040, 1.1), (0x3100, 0.85), (0x3400, 2.0), (0x4E00, 2.9), (0xA000, 0.91), (0xAC00, 2.9), (0xD7B0, 0.755)),
-    *((0xE000, 3.0), (0xF900, 2.9), (0xFE00, 2.5), (0xFE10, 0.7), (0xFF00, 2.0), (0xFF60, 1.2), (0x10000, 2.4)),
+    *(
+        (0xE000, 3.0),
+        (0xF900, 2.9),
+        (0xFE00, 2.5),
+        (0xFE10, 0.7),
+        (0xFF00, 2.0),
+        (0xFF60, 1.6),
+        (0xFFF0, 2.4),
+        (0x10000, 1.0),
+    ),
     *((0x1F000, 3.9), (0x1F300, 3.0), (0x1F3FB, 2.1), (0x1F400, 1.6), (0x1F500, 1.85), (0x1F600, 2.6)),  # emoji
     *((0x1F650, 1.5), (0x1F700, 2.3), (0x1F900, 3.2), (0x1FA00, 2.3), (0x1FB00, 3.1), (0x110000, 4.0)),
 )
@@ -164,8 +173,8 @@ def _accented_cost(word: str) -> float:
     if length < 3:
         return min(1 + extra * 0.55, 1.15)
     if length < 6:
-        return 1 + (0.15 if length > 4 else 0) + extra * 0.28
-    return (_WORD[length] if length < len(_WORD) else length * _LONG_WORD) + extra * 0.5
+        return 1 + (0.15 if length > 4 else 0) + extra * 0.32
+    return (_WORD[length] if length < len(_WORD) else length * _LONG_WORD) + extra * 0.65
 
 
 def _run_cost(run: str) -> float:

@@ -22,6 +22,8 @@ _LEET: Final = re.compile(
     r"(?<![\w.@$-])(?=[a-z013457@$!]{0,19}[a-z])(?=[a-z@$!]{0,19}[013457])[a-z013457@$!]{3,20}(?![\w-])"
 )
 _LEET_TEXT: Final = 3  # such words among 12: one is a product, several are a disguise
+_LONG_ENOUGH: Final = re.compile(r"[a-z]{5,12}")
+_LEAST_SCRAMBLED: Final = 2  # one such word is a typing error
 _APART: Final = re.compile(r"(?<!\w)\w(?:[ ._*-]\w(?!\w)){7,400}")
 _WORDS: Final = (
     "ignore",
@@ -36,6 +38,7 @@ _WORDS: Final = (
     "private",
     "secret",
 )
+_BACKWARDS: Final = tuple(word[::-1] for word in _WORDS)
 _TURNED: Final = tuple(codecs.encode(word, "rot13") for word in _WORDS)
 
 
@@ -45,6 +48,43 @@ def readings(text: str) -> Iterator[str]:
     yield from islice(_together(text), _MOST)
     if sum(word in text for word in _TURNED) >= 2:
         yield codecs.encode(text, "rot13")
+    if sum(word in text for word in _BACKWARDS) >= 2:
+        yield text[::-1]
+    yield from _unscrambled(text)
+
+
+def _scramble_key(word: str) -> tuple[str, str]:
+    """What words have in common that differ by the order of their inner letters."""
+    return word[0] + word[-1], "".join(sorted(word))
+
+
+_SCRAMBLED: Final = {
+    _scramble_key(word): word
+    for word in (
+        *("ignore", "disregard", "bypass", "override", "previous", "earlier", "above", "prior", "instructions"),
+        *("instruction", "guidelines", "reveal", "system", "prompt", "password", "secret", "forward", "forget"),
+        *("directives", "private", "without", "telling", "mention", "rules", "upload", "conversation"),
+    )
+}
+_OUTLINES: Final = frozenset((word[0], word[-1], len(word)) for word in _SCRAMBLED.values())
+
+
+def _unscrambled(text: str) -> Iterator[str]:
+    """The text with the words put right whose inner letters changed places, if there are several."""
+    mended = 0
+
+    def mend(match: re.Match[str]) -> str:
+        nonlocal mended
+        word = match[0]
+        if (word[0], word[-1], len(word)) not in _OUTLINES:
+            return word
+        meant = _SCRAMBLED.get(_scramble_key(word), word)
+        mended += meant != word
+        return meant
+
+    reading = _LONG_ENOUGH.sub(mend, text)
+    if mended >= _LEAST_SCRAMBLED:
+        yield reading
 
 
 def _without_digits(text: str) -> Iterator[str]:

@@ -156,6 +156,8 @@ _OVERRIDE: Final = re.compile(
     r"|\bnew (?:system )?(?:instructions?|directives?) (?:from|follow|supersede|override)"
     r"|\b(?:ignore|disregard|forget) [^.\n]{0,30}\b(?:instructions?|rules|guidelines|directives|guidance) (?:that )?you (?:were|have been|had been) given\b"
     r"|\b(?:ignore|disregard|forget) (?:all of |everything )?(?:the )?(?:above|preceding)\b[,;:]? (?:and|but) (?:instead|do|say|write|send|follow|only)\b"
+    r"|\b(?:you|who|that|which) (?:now )?(?:has|have|know|knows|obeys?|follows?) no (?:\w+ )?(?:policies|restrictions|guidelines|guardrails|content filters?|rules)\b(?= (?:and|or|but)\b|[,.;!]|$)"
+    r"|\b(?:answer|respond|comply|reply|act)\b[^.\n]{0,40}\bwithout (?:any )?(?:filters?|restrictions|guardrails|safeguards|refusals?)\b"
     r"|\byour (?:real|actual|true) (?:task|job|goal|mission|instructions?) (?:is|are)\b"
 )
 
@@ -173,6 +175,29 @@ _TURN_MARKS: Final = re.compile(
     r"<\|(?:im_start|im_end|system|user|assistant|start_header_id|eot_id|endoftext)\|>"
     r"|<<sys>>|\[/?inst\]|</?(?:system_prompt|system-reminder|function_calls|tool_results?|untrusted)\b[^<>]{0,40}>"
 )
+_MOST_QUOTED: Final = 3  # in a part of a text; a fourth says nothing new
+_PLAYED_TURNS: Final = re.compile(
+    r"^[ \t]{0,4}(?:human|user) ?:[^\n]{1,500}\n(?:[^\n]{0,500}\n){0,20}?[ \t]{0,4}(?:assistant|ai) ?:"
+    r"|^#{2,4} ?(?:instruction|system|human|user)s? ?:?[ \t]*\n(?:[^\n]{0,500}\n){1,20}?#{2,4} ?(?:response|assistant) ?:?[ \t]*$",
+    re.I | re.M,
+)
+
+
+def _played_turns(text: ScannedText) -> Iterator[str]:
+    """Looked for in the text as it came: the plain form has no lines."""
+    if any(mark in text.plain for mark in ("assistant", "ai:", "# response", "#response")):
+        for match in islice(_PLAYED_TURNS.finditer(text.raw), _MOST_QUOTED):
+            yield " ".join(match[0].split())[:200]
+
+
+_ESCAPE_SEQUENCE: Final = re.compile("(?:\x1b[\\[\\]PX^_]|[\x90\x98\x9b\x9d-\x9f])[^\n]{0,40}")
+
+
+def _escape_sequences(text: ScannedText) -> Iterator[str]:
+    for match in islice(_ESCAPE_SEQUENCE.finditer(text.raw), _MOST_QUOTED):
+        yield ascii(match[0])[1:-1]
+
+
 _MARKUP: Final = re.compile(
     r"<(important|critical|secret|hidden|system|instructions?|admin|override|mandatory|priority)>"
 )
@@ -185,7 +210,8 @@ _ADDRESSED: Final = re.compile(
     + _READERS
     + r"\b|\b(?:assistant|agent|ai|llm|model) (?:instructions?|directives?|only) ?:"
     r"|\b(?:ai agents?|ai assistants?|llms?|language models?|chatbots?) (?:that (?:are )?)?(?:processing|reading|parsing|visiting|summari[sz]ing) this (?:page|document|file|text|issue|e-?mail|message|content)\b"
-    r"|\bif you are an? (?:ai|llm|large language model|language model|ai assistant|ai agent|chatbot),? (?:then )?(?:stop|ignore|open|send|call|run|execute|fetch|visit|post|delete|upload|reply|respond)\b"
+    r"|\bif you are an? (?:ai|llm|large language model|language model|ai (?:assistant|agent|model|system)|chatbot|assistant|agent) (?:that (?:is )?|which (?:is )?|and )?(?:reading|processing|parsing|going through|looking (?:at|through)|summari[sz]ing|handling|working (?:on|through))\b"
+    r"|\bif you are an? (?:ai|llm|large language model|language model|ai (?:assistant|agent|model)|chatbot),? (?:then )?(?:stop|ignore|open|send|call|run|execute|fetch|visit|post|delete|upload|reply|respond)\b"
     r"|\b(?:if you are an?|as an?|dear|hey|hello) (?:ai|llm|large language model|ai assistant|ai agent|claude|gpt|copilot|gemini),? (?:reading|processing|you must|please)"
 )
 _NOTE: Final = re.compile(
@@ -209,6 +235,7 @@ _STANDING: Final = re.compile(
     r"\b(?:remember|persist|apply|append|include|repeat|begin|check in|execute|do this|follow)\b[^.\n]{0,80}?"
     r"\b(?:(?:every|each|all|any) (?:future|subsequent|following|later|other)|(?:every|each)(?= (?:reply|response|answer|session|conversation)))"
     r" (?:\w+ )?(?:session|reply|replie|response|conversation|tool call|task|answer|interaction|message|chat)s?\b(?!['\u2019])"
+    r"|\bthe next time (?:the |that )?(?:user|person|human|somebody|someone|anybody|anyone|they|he|she|you are) \w+\b[^\n]{0,60}?, (?:\w+ly )?(?:call|run|send|create|write|read|delete|post|upload|forward|use|execute|open|publish)\b"
     r"|\bremember this (?:instruction|rule|directive)s?\b|\b(?:instructions?|rules?) permanently\b"
     r"|\b(?:for|on|in|before) every (?:task|reply|response|session|tool call) in this (?:session|conversation|workspace)\b"
     r"|\bbefore (?:answering any|any other|each) (?:request|tool call|task)\b[^.\n]{0,60}\b(?:read|send|call|include|check in)\b"
@@ -220,6 +247,11 @@ _OTHER_TOOLS: Final = re.compile(
     r"[^\n]{0,160}?\b(?:must|always|also|shall|required to|have to|bcc|add|include|set)\b[^\n]{0,80}?"
     r"(?:\bbcc\b|\bcc\b|\brecipient\b|\w@[a-z0-9-]{1,63}\.)"
 )
+# What is put before every command of the model: it need not name another tool.
+_PREFIXES: Final = re.compile(
+    r"\b(?:prefix|prepend|precede|begin|start|wrap) (?:each|every|all|any) (?:\w+ ){0,2}(?:commands?|quer(?:y|ies)|calls?|requests?|scripts?)\b[^.\n]{0,40}?\bwith\b"
+    r"|\bprepend [^\n]{1,80} to (?:each|every|all|any) (?:\w+ ){0,2}(?:command|query|call|request|script)"
+)
 _REDIRECT: Final = re.compile(
     r"\b(?:add|include|put|set|use|bcc|cc|send|forward|mirror|copy)\b(?>[^.\n]{0,40}?\bbcc\b)[^\n]{0,40}?\w@[a-z0-9-]{1,63}\."
     r"|\bbcc (?:to )?[\w.+-]{1,64}+@[a-z0-9-]{1,63}\.[a-z]+\b[^.\n]{0,40}\b(?:every|each|all|any)\b"
@@ -228,7 +260,8 @@ _REDIRECT: Final = re.compile(
 _PREFERENCE: Final = re.compile(
     r"\bprefer (?:it|this|the \S+ tool) (?:tool )?(?:over|to|instead of) (?:any|all|every|the) (?:other )?"
     r"|\balways prefer the \S+\b|\b(?:use|call) this (?:tool )?(?:instead of|rather than) (?:any|all|every) other\b"
-    r"|\bsupersedes (?:every|all|any) other\b|\b(?:other|all other|any other) tools? (?:are|is) (?:deprecated|broken|unsafe|insecure|forbidden|obsolete)\b"
+    r"|\bsupersedes (?:every|all|any) other\b|\b(?:other|all other|any other) (?:[a-z-]+ ){0,2}tools? (?:are|is|return|give) (?:deprecated|broken|unsafe|insecure|forbidden|obsolete|outdated|unreliable|wrong|fake)\b"
+    r"|\balways (?:choose|pick|select|use|call|try) this (?:one|tool|server) (?:first|before)\b"
 )
 _PROSELYTE: Final = re.compile(
     r"\balways prefer the \S+ (?:tool|server)\b|\bspawn (?:a|an|another) (?:sub-?agent|agent)\b"
@@ -240,7 +273,7 @@ _READS_FIRST: Final = re.compile(
 )
 _COVERT: Final = re.compile(
     r"\b(?:silently|quietly|secretly|covertly|discreetly|invisibly)\b[^.]{0,30}?"
-    r"\b(?:upload|send|forward|copy|delete|post|email|transmit|record|include|add|call|read|store)\w{0,20}\b"
+    r"\b(?:upload|send|forward|copy|delete|post|email|transmit|record|include|add|call|read|store|create|make|run|execute|publish|push|commit|insert|append)\w{0,20}\b"
 )
 _FORWARDS: Final = re.compile(
     r"\b(?:forward|send|post|upload|transmit|report|mirror)\b[^.]{0,50}?\b(?:user's|conversation|last message|chat|prompts?|history)\b"
@@ -265,6 +298,8 @@ _AUTHORITY: Final = re.compile(
     r"|\b(?:safety|security|permission) (?:checks?|rules?|controls?|filters?|guardrails?) (?:have|has|are|is) (?:now )?(?:been )?(?:turned|switched) off\b"
     r"|\b(?:guardrails?|safeguards?|(?:all|your|these|the|safety) (?:restrictions|guidelines|rules|policies|safeguards))\b[^.\n]{0,20}\b(?:are|were|is|have been|has been) (?:now |hereby )?"
     r"(?:lifted|removed|void|suspended|cancell?ed|annulled|revoked|disabled)\b[^.\n]{0,30}\b(?:chat|session|conversation|now|you|from now|remainder)\b"
+    r"|\b(?:notice|message|directive|order|announcement) from (?:the )?(?:anthropic|openai|deepmind)(?:'s)?\b[^.\n]{0,60}\b(?:agents?|assistants?|models?|security|safety)\b"
+    r"|\b(?:agents?|assistants?|models?) (?:shall|must|are (?:required|obliged) to|have to) (?:pass|send|submit|provide|include|report|hand over)\b[^.\n]{0,40}\b(?:api keys?|tokens|passwords?|credentials|secrets)\b"
     r"|\bproceed without (?:asking|confirmation|permission|approval)\b(?=\s?[.!<]|$)"
     r"|\[system\][^\n]{0,200}\b(?:without asking|run the|execute|do not ask|you must|ignore|send)\b"
 )
@@ -301,7 +336,7 @@ _IN_DISGUISE: Final = re.compile(
 # --- what is asked for -----------------------------------------------------------------------------------------------
 
 _KEY_FILES: Final = (
-    r"(?:~|\$home|/root|/home/\w+|\b)/?\.(?:ssh|aws|gnupg|kube|docker|azure|config/gcloud|netrc|npmrc|pypirc|git-credentials|pgpass)\b"
+    r"(?:~|\$home|/root|/home/\w+|\b)/?\.(?:ssh|aws|gnupg|kube|docker|azure|config/(?:gcloud|gh|hub|op)|netrc|npmrc|pypirc|git-credentials|pgpass)\b"
     r"|\bid_(?:rsa|ed25519|ecdsa|dsa)\b|(?<![\w/])(?:\S{0,200}/)?\.env\b|/etc/(?:passwd|shadow|sudoers)\b"
     r"|\b(?:credentials?|secrets?|key|keys|password) files?\b|\benvironment (?:values|secrets)\b|\bsecret\S{0,40}\.(?:txt|md|json|ya?ml)\b"
     r"|\b\S{1,60}secret\S{0,20}\.(?:txt|md|json|ya?ml)\b|\bmcp\.json\b|/config/database\.ya?ml\b"
@@ -317,6 +352,7 @@ _SECRET_FILE: Final = re.compile(
     + r")|(?:`\w+`|\b(?:argument|parameter|field)\b)[^\n]{0,30}\b(?:holds?|contains?|be|has|carr(?:y|ies)|filled)\b[^\n]{0,40}(?:"
     + _KEY_FILES
     + r")"
+    r"|(?:" + _KEY_FILES + r")[^\n]{0,60}?\b(?:with|using) (?:the|its|their) (?:contents?|values?|text)\b"
     r"|\b(?:home (?:directory|folder)|(?:shell|browser|command) history|keychain|password manager|private messages)\b[^\n]{0,80}?"
     r"\b(?:supply|share|pass|attach|hand over|make it public)\b[^\n]{0,60}?(?:`\w+`|\b(?:argument|parameter|field|public|gist)\b)"
 )
@@ -347,11 +383,15 @@ _SECRET_VALUE: Final = re.compile(
     r"[^.]{0,50}?\b(?:parameter|argument|field|value|comment)\b"
 )
 _TALK: Final = (
-    r"\b(?:context window|earlier messages|conversation so far|text of the conversation|whole conversation|(?:user's|last|previous) (?:\w+ ){0,3}(?:messages|prompts?|questions)"
+    r"\b(?:(?:everything|anything|whatever|all) (?:that )?(?:the (?:user|person|human)|they|he or she) (?:has |have )?(?:typed|said|written|asked|wrote)|context window|earlier messages|conversation so far|text of the conversation|whole conversation|(?:user's|last|previous) (?:\w+ ){0,3}(?:messages|prompts?|questions)"
     r"|your (?:full |entire |complete )?(?:instructions|system prompt|context)|its (?:full |entire |complete )?(?:instructions|system prompt))\b"
 )
 _PLACE: Final = r"(?:`\w+`|\b(?:argument|parameter|field)\b)"
 _CAPTURE: Final = re.compile(
+    r"\b(?:raw|full|exact|verbatim|entire|complete) (?:text|contents?|copy) of (?:the|your) (?:current )?(?:system prompt|instructions|conversation)\b"
+    r"|\b(?:repeat|print|output|recite|reveal) (?:all |every |the )*(?:words?|text|lines?|everything) above\b"
+    r"|\b(?:full|entire|complete|whole) (?:transcript|history|copy|record) of (?:the|this|your) (?:current )?(?:conversation|chat|dialogue)\b"
+    r"[^.\n]{0,60}\b(?:including|so far|required|needed|tool (?:outputs?|results?|calls?))\b|"
     r"\b(?:full|entire|complete|whole|all|prior)\b[^.\n]{0,30}\b(?:conversation|chat|transcript|dialogue|message) ?(?:history|log|so far)?"
     r"[^.\n]{0,30}\b(?:verbatim|word for word|including (?:any|all) )"
     r"|\b(?:your|the) (?:full |entire |complete )?system prompt\b[^.\n]{0,40}\b(?:parameter|argument|field|verbatim|include|pass)\b"
@@ -394,7 +434,7 @@ _AGENT_FILE: Final = re.compile(
 _DANGEROUS: Final = re.compile(
     r"\brm -(?:rf|fr|r -f|f -r)\s+(?:--no-preserve-root\s+)?[/~*$]"
     r"|\bbase64 (?:-d|--decode)\b[^\n|]{0,80}\|\s?(?:ba|z)?sh\b|\bpowershell\b[^\n]{0,60}-e(?:nc|ncodedcommand)?\b"
-    r"|\bmkfs\.\w+ /dev/|\bdd [^\n]{0,80}of=/dev/|\bchmod (?:-r )?777 /|:\(\) ?\{ ?:\|:"
+    r"|\bmkfs\.\w+ /dev/|\bdd [^\n]{0,80}of=/dev/|\bchmod (?:-r )?0?[67][67][67] (?:[/~]|\$home)|:\(\) ?\{ ?:\|:"
     r"|/dev/tcp/|\bnc (?:-\w+ ){0,3}-e\b|>\s?/etc/(?:passwd|crontab|sudoers)"
 )
 _PIPED: Final = re.compile(
@@ -466,7 +506,7 @@ _BADGES: Final = re.compile(
 _LEAKING_LINK: Final = re.compile(
     r"https?://[^\s\"'<>)]{1,300}[?&/=](?:\{|%7b|\[|<)?[\w ]{0,30}(?:conversation|chat_?history|system_?prompt|user_?(?:prompt|query|data)|secrets?|context)[\w ]{0,30}(?:\}|%7d|\]|>)"
     r"|https?://[^\s\"'<>)]{1,300}[?&/]\w{1,20}=(?:\{|%7b|\[|<)[^}>\]\n]{0,60}\b(?:user's|user|person's|your|messages|password|e-?mail)\b"
-    r"|https?://\S{1,300}[?&]\w{1,20}=\s?(?:,|and)? ?(?:followed by|plus|with|then) (?:the |your )?(?:user's|conversation|chat|e-?mail|password|secret|token|api key)"
+    r"|https?://\S{1,300}[?&]\w{1,20}=\s?(?:,|and)? ?(?:followed by|plus|with|then) (?:the |your )?(?:user's|conversation|chat|e-?mail|password|secret|token|api key|answer|reply|last message|question)"
     r"|\b(?:fill in|replace|substitute)\b[^.\n]{0,60}\b(?:chat|conversation|context|secret|user's)\b[^\n]{0,80}\b(?:link|url|address|picture|image)\b"
 )
 
@@ -496,7 +536,7 @@ _REFERENCE: Final = re.compile(
 _MOST_UNSEEN: Final = 200  # comments or elements of a page
 _LONGEST_UNSEEN: Final = 1500  # characters of each
 _FOR_MODEL: Final = re.compile(
-    r"\b(?:agent|assistant|ai|llm|model)\s?[:,]|\bai (?:models?|agents?|assistants?)\b|\b(?:to|for) (?:any|all|every) (?:llm|ai|model|agent)s?\b|\bbcc\b|\b(?:ignore|disregard) (?:previous|all|prior)|\byou must\b|\b(?:send|forward|email|post|upload)\b[^.\n]{0,60}(?:@|https?://)"
+    r"\b(?:agents?|assistants?|ai|llms?|model)\s?[:,]|\bai (?:models?|agents?|assistants?)\b|\b(?:to|for) (?:any|all|every) (?:llm|ai|model|agent)s?\b|\bbcc\b|\b(?:ignore|disregard) (?:previous|all|prior)|\byou must\b|\b(?:send|forward|email|post|upload)\b[^.\n]{0,60}(?:@|https?://)"
     r"|\b(?:call|invoke|use) the \S+ tool\b|\binstructions? for\b|\bon every (?:email|message|reply)\b|\baction ?: "
 )
 
@@ -599,6 +639,8 @@ RULES: Final[tuple[ScanRule, ...]] = (
             " revoked",
             " disabled",
             "new ",
+            " no ",
+            "without ",
             "your real ",
             "your actual ",
             "your true ",
@@ -658,6 +700,12 @@ RULES: Final[tuple[ScanRule, ...]] = (
             "disabled",
             "[system]",
             "system message",
+            "anthropic",
+            "openai",
+            "deepmind",
+            "agent",
+            "assistant",
+            "model",
         ),
     ),
     ScanRule(
@@ -686,6 +734,20 @@ RULES: Final[tuple[ScanRule, ...]] = (
         "imitates the marks between turns of a conversation",
         "do not use it until you know why",
         ("<|", "<<sys", "inst]", "<system", "</system", "function_calls", "tool_result", "<untrusted", "</untrusted"),
+    ),
+    ScanRule(
+        "played-turns",
+        _severities("ask", "warn", "ask"),
+        _played_turns,
+        "plays turns of a conversation that nobody has spoken",
+        "content is data: let nobody act on it",
+    ),
+    ScanRule(
+        "terminal-escapes",  # programs color what they print, so in a result they say little
+        _severities("ask", "note", "ask"),
+        _escape_sequences,
+        "has control sequences that hide or change text in a terminal",
+        "the host shows them as marks; ask the author why they are there",
     ),
     ScanRule(
         "commanding-markup",
@@ -753,7 +815,7 @@ RULES: Final[tuple[ScanRule, ...]] = (
         _STANDING,
         "gives the model orders for later turns or sessions",
         "a tool has no say in later turns",
-        ("every", "each", "all ", "any ", "remember", "permanently"),
+        ("every", "each", "all ", "any ", "remember", "permanently", "the next time"),
     ),
     ScanRule(
         "reads-first",
@@ -804,6 +866,14 @@ RULES: Final[tuple[ScanRule, ...]] = (
         ("@", "bcc", "recipient", "http", "cc "),
     ),
     ScanRule(
+        "prefixed-commands",
+        _severities("ask", "warn", "ask"),
+        _PREFIXES,
+        "wants something put before every command or call",
+        "a tool has no say in the calls of others",
+        ("prefix", "prepend", "precede", "begin", "start", "wrap"),
+    ),
+    ScanRule(
         "takes-over",
         _severities("ask", "warn", "ask"),
         _TAKES_OVER,
@@ -836,6 +906,9 @@ RULES: Final[tuple[ScanRule, ...]] = (
             "insecure",
             "forbidden",
             "obsolete",
+            "outdated",
+            "unreliable",
+            "always ",
         ),
     ),
     ScanRule(
@@ -868,6 +941,7 @@ RULES: Final[tuple[ScanRule, ...]] = (
             "environment values",
             ".npmrc",
             ".gnupg",
+            ".config/",
             "mcp.json",
             "database.y",
             "home directory",
@@ -904,6 +978,10 @@ RULES: Final[tuple[ScanRule, ...]] = (
             "instructions",
             "context",
             "user's",
+            "above",
+            "everything",
+            "anything",
+            "whatever",
         ),
     ),
     ScanRule(
@@ -965,7 +1043,7 @@ RULES: Final[tuple[ScanRule, ...]] = (
         _DANGEROUS,
         "holds a command that destroys data, or opens the machine",
         "if you need it, read it and run it yourself",
-        ("rm -", "base64", "powershell", "mkfs", "of=/dev", "777 /", ":()", "/dev/tcp", "nc -", "> /etc", ">/etc"),
+        ("rm -", "base64", "powershell", "mkfs", "of=/dev", "chmod ", ":()", "/dev/tcp", "nc -", "> /etc", ">/etc"),
     ),
     ScanRule(
         "piped-download",  # installation pages have it, so in a result it is only noted

@@ -32,7 +32,8 @@ _FILES: Final[Known] = {
     "write_*|edit_*|move_*|create_*|delete_*": ("acts",),
 }
 _GIT_HOST: Final[Known] = {
-    "get_file_contents|get_repository*|search_code|list_repos*|get_me|list_projects|get_project": ("private",),
+    "get_file_contents|search_code": ("private", "untrusted"),
+    "get_repository*|list_repos*|get_me|list_projects|get_project": ("private",),
     "*issue_comment*|add_*comment*|create_*|update_*|push_*|merge_*|fork_*|add_*": ("outside", "acts"),
     "*issue*|*pull_request*|*merge_request*|*discussion*|*comment*|*notification*|*commit*": ("untrusted", "private"),
 }
@@ -68,7 +69,14 @@ _SERVERS: Final[tuple[tuple[str, Known], ...]] = (
             "*": ("private", "untrusted"),
         },
     ),
-    ("google-drive|gdrive|dropbox|onedrive|box-mcp|obsidian|google-calendar|calendar-mcp", _DATA),
+    ("google-drive|gdrive|dropbox|onedrive|box-mcp|obsidian", _DATA),
+    (
+        "google-calendar|calendar-mcp|caldav",  # an invitation is words of a stranger, and sends words to one
+        {
+            "*create*|*update*|*add*|*invite*|*respond*|*delete*": ("outside", "acts"),
+            "*": ("private", "untrusted"),
+        },
+    ),
     ("server-memory|mem0|mcp-memory", {"*": ("private",)}),
     ("shell|terminal|desktop-commander|code-runner|kubernetes|docker-mcp|ssh-mcp|aws-mcp|azure|terraform", _SHELL),
     ("mcp-server-time|sequential-?thinking|calculator|mcp-server-everything-time", _PURE),
@@ -111,6 +119,18 @@ _WORDS: Final[tuple[tuple[re.Pattern[str], tuple[Touch, ...]], ...]] = (
         ("acts",),
     ),
 )
+# What is made where others see it, and what runs anything at all.
+_MADE_OUTSIDE: Final = re.compile(
+    r"(?:^|_)(?:create|add|open|submit)_(?:\w+_)?(?:issue|pull_request|pr|merge_request|gist|event|ticket|invoice|payment_link|share_link)s?$"
+    r"|(?:^|_)put_object(?:_|$)"
+)
+_RUNS_ANYTHING: Final = re.compile(
+    r"(?:^|_)(?:run|exec|execute)_(?:\w+_)?(?:command|shell|bash|script|terminal|process|code|python)s?(?:_|$)|^(?:shell|bash|terminal|exec|run_?code)$"
+)
+# Arguments that name a place or people outside.
+_ADDRESSES: Final = frozenset(
+    {"url", "urls", "uri", "webhook", "webhook_url", "endpoint", "attendees", "recipients", "bcc"}
+)
 # "email" and "comment" are things to send and things to read.
 _READING: Final = re.compile(r"(?:^|_)(?:read|get|list|search|find|load|view|show|count)_")
 _SENDING: Final = re.compile(r"(?:^|_)(?:send|post|publish|tweet|forward|upload|notify|invite)(?:_|$)")
@@ -151,14 +171,26 @@ def touches_of(tool: Tool, *, configured: Iterable[Touch] | None = None, hints: 
         return known
     name = _SEPARATORS.sub("_", _CAMEL.sub("_", tool.name).lower())
     touches: set[Touch] = {touch for pattern, row in _WORDS if pattern.search(name) for touch in row}
+    if _MADE_OUTSIDE.search(name):
+        touches.add("outside")
+    if _RUNS_ANYTHING.search(name):
+        touches |= {"private", "acts", "outside"}
     if _READING.search(name) and not _SENDING.search(name) and not _FETCHING.search(name):
         touches.discard("outside")
+    if not _ADDRESSES.isdisjoint(_argument_names(tool)):
+        touches |= {"untrusted", "outside"} if _READING.search(name) else {"outside"}
     hint = (as_object(tool.annotations) or as_object(to_builtins(tool.annotations)) or {}).get
     if _hint_value(hint, "open_world_hint", "openWorldHint") is True:
         touches |= {"untrusted", "outside"}
     if _hint_value(hint, "destructive_hint", "destructiveHint") is True:
         touches.add("acts")
     return frozenset(touches)
+
+
+def _argument_names(tool: Tool) -> set[str]:
+    schema = as_object(tool.input_schema) or {}
+    names = as_object(schema.get("properties")) or {}
+    return {_SEPARATORS.sub("_", _CAMEL.sub("_", name).lower()) for name in names}
 
 
 def _hint_value(hint: Any, *names: str) -> Any:

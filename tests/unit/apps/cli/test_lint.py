@@ -79,3 +79,17 @@ def test_a_file_of_servers_as_json(boats: Path, tmp_path: Path, capsys: pytest.C
     assert {tool["name"] for tool in report["tools"]} == {"rent", "get_boat", "getBoats"}
     assert report["format"] == "openai"
     assert "budget" in {finding["kind"] for finding in report["findings"]}
+
+
+@pytest.mark.slow
+def test_a_server_that_cannot_be_counted_fails_the_run(
+    boats: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "mcp.toml"
+    command = json.dumps(sys.executable)
+    file.write_text(
+        f'[server.one]\ncommand = {command}\nargs = ["{boats}"]\n[server.gone]\ncommand = "no-such-program-here"\n'
+    )
+    code, text = lint(capsys, str(file))
+    assert code == 3
+    assert "tokens in 3 tools" in text
