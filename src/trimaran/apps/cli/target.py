@@ -518,12 +518,12 @@ def _of_entry(text: str, entry: Any, where: str) -> Target:
     arguments: Any = fields.get("args", [])
     words: list[Any] = [command, *cast("list[Any]", arguments)] if isinstance(arguments, list) else [None]
     if not all(isinstance(word, str) for word in words):
-        raise click.UsageError(f"{where}: command is a text and args a list of texts")
+        raise click.UsageError(f"{where}: command must be a text, and args a list of texts")
     cwd = fields.get("cwd")
     env = _texts(fields.get("env", {}), f"{where}: env")
     inherits = fields.get("inherit_env", False)
     if not isinstance(inherits, bool):
-        raise click.UsageError(f"{where}: inherit_env is true or false")
+        raise click.UsageError(f"{where}: inherit_env must be true or false")
     try:
         sandbox = read_sandbox(fields.get("sandbox"))
     except ConfigError as error:
@@ -534,7 +534,7 @@ def _of_entry(text: str, entry: Any, where: str) -> Target:
 
 def _texts(value: Any, setting: str) -> dict[str, str]:
     if not isinstance(value, dict):
-        raise click.UsageError(f"{setting} is not an object of texts")
+        raise click.UsageError(f"{setting} must be an object of texts")
     return {str(k): str(v) for k, v in cast("dict[Any, Any]", value).items()}
 
 

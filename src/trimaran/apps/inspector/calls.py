@@ -196,7 +196,7 @@ class CallBook:
                     violations=violations,
                 )
         elif new.kind == "prompt" and not new.send_anyway and not _are_texts(new.arguments):
-            raise BadRequest("the arguments of a prompt are texts", status=422, violations=[])
+            raise BadRequest("the arguments of a prompt must be texts", status=422, violations=[])
         row = CallRow(
             id=f"c{next(self._ids)}",
             server=server.id,

@@ -226,7 +226,7 @@ def test_variables_in_a_configuration_come_from_the_environment(
         ({"command": "a", "args": "-y"}, "args a list of texts"),
         ({"command": 5}, "command is a text"),
         ({"url": "http://h", "type": "ws"}, "transport 'ws' does not go with a url"),
-        ({"url": "http://h", "headers": ["X"]}, "headers is not an object of texts"),
+        ({"url": "http://h", "headers": ["X"]}, "headers must be an object of texts"),
         ({"url": "boats.example"}, "as in http://boats.example"),
     ],
     ids=lambda value: "" if isinstance(value, str) else "entry",
