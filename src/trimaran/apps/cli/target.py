@@ -56,9 +56,7 @@ _SCRIPTS: Final = {".py": "", ".js": "node", ".mjs": "node", ".cjs": "node"}
 _TRANSPORTS: Final = {"http": "http", "streamable-http": "http", "streamableHttp": "http", "sse": "sse"}
 _COMMAND: Final = "trimaran.command"
 _LARGEST_SCRIPT: Final = 1024 * 1024  # bytes; one that is longer is run without a look at it
-_RUNNERS: Final = frozenset(
-    {"asyncio", "anyio", "trio", "uvloop", "uvicorn", "subprocess"}
-)  # `run` is no server's here
+_RUNNERS: Final = frozenset({"asyncio", "anyio", "trio", "uvloop", "subprocess"})  # `run` is no server's here
 _CONFIGS: Final = (".json", ".toml")
 # Where servers of the current directory are looked up by name.
 _NEARBY: Final = (".trimaran/mcp.toml", "mcp.toml", ".mcp.json")
@@ -355,9 +353,9 @@ def _speaks_stdio(path: Path) -> bool:
 
 
 def _serves_http(tree: ast.Module) -> bool:
-    """Whether each server that the file runs is written to serve HTTP: `server.run("http", ...)`."""
+    """Whether each server that the file runs is written to serve HTTP: `server.run("http", ...)`, `uvicorn.run(app)`."""
     transports = [
-        node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
+        "http" if _name(node.func.value) == "uvicorn" else _first_text(node)
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
@@ -365,6 +363,10 @@ def _serves_http(tree: ast.Module) -> bool:
         and _name(node.func.value) not in _RUNNERS
     ]
     return bool(transports) and all(transport == "http" for transport in transports)
+
+
+def _first_text(call: ast.Call) -> object:
+    return call.args[0].value if call.args and isinstance(call.args[0], ast.Constant) else None
 
 
 def _name(node: ast.expr) -> str:
