@@ -85,7 +85,7 @@ def _texts(key: str, value: Any) -> dict[str, str]:
     if value is None:
         return {}
     if not isinstance(value, Mapping):
-        raise NotExpressible(f"{key} must be an object of texts")
+        raise NotExpressible(f"{key} is not an object of texts")
     return {str(name): _as_text(item) for name, item in cast("Mapping[Any, Any]", value).items() if item is not None}
 
 
