@@ -115,10 +115,13 @@ def call_rate(
     costs: list[float] | None = None,
     more: Mapping[str, str] | None = None,
     tls: bool = False,
+    behind: Live | None = None,
+    costs_behind: list[float] | None = None,
 ) -> Callable[[], float]:
     """Return a function that loads the server for one slice and returns answers per second; warms it up here.
 
-    `costs` collects, per slice, the server's processor time per answer in microseconds; `more` headers go with each call.
+    `costs` collects, per slice, the server's processor time per answer in microseconds, `costs_behind` that of the server
+    `behind` it; `more` headers go with each call.
     """
     if isinstance(live, str):
         return unavailable(live)
@@ -130,9 +133,12 @@ def call_rate(
 
     def measure() -> float:
         before = cpu_seconds(live.process.pid)
+        before_behind = 0.0 if behind is None else cpu_seconds(behind.process.pid)
         outcome = load.measure(live.port, templates, seconds=plan.seconds, tls=tls)
         if costs is not None:
             costs.append((cpu_seconds(live.process.pid) - before) / outcome.answers * 1e6)
+        if costs_behind is not None and behind is not None:
+            costs_behind.append((cpu_seconds(behind.process.pid) - before_behind) / outcome.answers * 1e6)
         return outcome.rate
 
     return measure

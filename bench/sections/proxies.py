@@ -35,6 +35,8 @@ def run(plan: Plan) -> Section:
         _add_rates(section, series, era)
     section.notes += [
         "The proxy, the server behind it and the load share the machine's cores; without a proxy there is one process less. "
+        "The slowest of the processes sets the rate, unless together they need more than the cores have: so its share of "
+        "the direct rate is at most the server's processor time alone divided by the proxy's. "
         "mcp-proxy, supergateway and `trimaran serve -- COMMAND` have the server as a child, on stdio.",
         "The raw relay passes bytes on and reads none of them: what the two sockets more cost, and so the floor of any proxy.",
     ]
@@ -51,10 +53,16 @@ def _measure_rates(plan: Plan, upstream: Live | str, url: str) -> dict[str, Seri
                 *((between.key, between.label, live[between.key]) for between in BETWEEN),
             ):
                 cost = costs[f"{era} {key}"] = []
-                measures[f"{era} {key}"] = (label, call_rate(place, plan, TOOLS.get(key, "add"), era, cost))
+                behind = None if place is upstream or isinstance(upstream, str) else upstream
+                cost_behind = costs[f"{era} {key} behind"] = []
+                measures[f"{era} {key}"] = (
+                    label,
+                    call_rate(place, plan, TOOLS.get(key, "add"), era, cost, behind=behind, costs_behind=cost_behind),
+                )
         series = rounds(plan.rounds, measures)
     for key, values in costs.items():
-        series[f"{key} cpu"] = Series(series[key].label, values, series[key].failure)
+        measured = series[key.removesuffix(" behind")]
+        series[f"{key} cpu"] = Series(measured.label, values, measured.failure)
     return series
 
 
@@ -78,7 +86,21 @@ def _add_rates(section: Section, series: dict[str, Series], era: Era) -> None:
                 series[f"{era} {what} cpu"],
                 unit="us",
             )
-            for what, anchor in (("proxy", "direct"), ("gateway", "direct"), ("proxy", "relay-raw"))
+            for what, anchor in (
+                ("proxy", "direct"),
+                ("gateway", "direct"),
+                ("proxy", "relay-raw"),
+                ("gateway", "relay-raw"),
+            )
+        ),
+        *(
+            compare(
+                f"processor time of the server behind the {what} per call, {era}",
+                series[f"{era} direct cpu"],
+                series[f"{era} {what} behind cpu"],
+                unit="us",
+            )
+            for what in ("relay-raw", "proxy", "gateway")
         ),
     ]
 

@@ -28,7 +28,7 @@ from tests.support.ports import find_port
 from tests.support.program import listens
 from tests.support.until import PATIENCE
 
-from trimaran import connect
+from trimaran import Host, connect
 from trimaran.errors import Error
 from trimaran.oauth import OAuth
 
@@ -59,6 +59,8 @@ class Attack:
     document: Answer | None = None
     """Answers requests for a document of a login, or for signing keys. The call itself is then refused with 401."""
     stage: Stage = "resource"
+    by_host: bool = False
+    """Met by a `Host`, which scans, counts, indexes and cuts what a server says."""
 
 
 ATTACKS: dict[str, Attack] = {}
@@ -169,6 +171,32 @@ attack(
 attack("a schema of a hundred thousand words", outputSchema={"type": "object", "enum": list(range(100_000))})(
     reply_structured
 )
+
+
+WORDS: Final = {
+    "exclamation marks": "!",
+    "the beginnings of links": "http://",
+    "the beginnings of pictures": "![a](http://x?",
+    "characters that nobody sees": "\U000e0041\u200b",
+    "one word": "a1B2",
+    "brackets": "[{",
+}
+"""What a server may say at length: each once made, or could make, a pattern look at the same text over and over."""
+
+
+def attack_host(name: str, text: str) -> None:
+    """An attack by the words of a tool's definition and of its result, which are within all limits of messages."""
+
+    async def reply(exchange: Exchange) -> None:
+        await exchange.reply({"content": [{"type": "text", "text": text}], "structuredContent": {"value": text}})
+
+    schema = {"type": "object", "properties": {"value": {"description": text}}}
+    tool = {"description": text, "title": text[:1000], "inputSchema": schema}
+    ATTACKS[name] = Attack(name, reply, tool, by_host=True)
+
+
+for _what, _text in WORDS.items():
+    attack_host(f"before a host: {_what}", (_text * 200_000)[:200_000])
 
 
 @attack("silence")
@@ -589,6 +617,8 @@ async def log_in(url: str) -> str:
 async def meet(attack: Attack, url: str) -> Ending:
     """Connect, and make the call; what came of it."""
     options: dict[str, Any] = {"timeout": TIMEOUT, "max_timeout": TIMEOUT, "connect_timeout": 10}
+    if attack.by_host:
+        return await meet_by_host(url, options)
     if attack.document is not None:
         options["auth"] = OAuth(login=log_in, redirect_uri="http://127.0.0.1:9/callback")
     async with connect(url, on_sample=on_sample, **options) as client:
@@ -600,6 +630,20 @@ async def meet(attack: Attack, url: str) -> Ending:
             else:
                 result = await client.call_tool("run", {"value": 1})
                 ended = "an error of the tool" if result.is_error else "a result"
+        except Error as error:
+            ended = f"{type(error).__name__}: {error}"
+        over = time.monotonic()
+    return Ending(ended, over - began, time.monotonic() - over)
+
+
+async def meet_by_host(url: str, options: Any) -> Ending:
+    async with Host({"hostile": url}, allow=["*"], options=options) as host:
+        await host.ready()
+        host.tools("anthropic", budget=1000)
+        began = time.monotonic()
+        try:
+            result = await host.call("mcp__hostile__run", {"value": 1}, timeout=TIMEOUT)
+            ended = "an error of the tool" if result.is_error else "a result"
         except Error as error:
             ended = f"{type(error).__name__}: {error}"
         over = time.monotonic()

@@ -52,6 +52,11 @@ async def test_a_hostile_server_costs_its_call_no_more_than_the_deadline(tmp_pat
         assert outcome.seconds < 5 * hostile_servers.TIMEOUT
 
 
+async def test_what_a_server_says_at_length_is_read_by_a_host_within_the_deadline(tmp_path: Path) -> None:
+    (outcome,) = await attack_client("before a host: exclamation marks", tmp_path)
+    assert outcome.ended == "a result", outcome
+
+
 def test_attacks_are_chosen_by_words_of_their_names() -> None:
     assert chosen(["slow heads", "slow bodies", "smuggling"], "HEADS, smug") == ["slow heads", "smuggling"]
     assert chosen(["a", "b"], "") == ["a", "b"]

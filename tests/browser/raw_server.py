@@ -6,10 +6,13 @@ scripts and hidden characters in every text, an answer of any size, and one that
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import struct
 import sys
 import threading
+import zlib
 from typing import Any
 
 SCRIPT = '<img src=x onerror="window.pwned=1"><script>window.pwned=1</script>'
@@ -49,6 +52,21 @@ SHAPES: dict[str, Any] = {
         "anything": {},
     },
 }
+CONDITIONS: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "kind": {"enum": ["file", "url"]},
+        "price": {"type": "number"},
+        "pair": {"type": "array", "prefixItems": [{"type": "string"}, {"type": "boolean"}], "items": False},
+        "list": {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "integer"}, {"type": "boolean"}]}},
+    },
+    "if": {"properties": {"kind": {"const": "url"}}, "required": ["kind"]},
+    "then": {"properties": {"address": {"type": "string"}}, "required": ["address"]},
+}
+MANY: dict[str, Any] = {
+    "type": "object",
+    "properties": {f"p{number}": {"type": "integer", "description": f"The {number}th"} for number in range(500)},
+}
 NUMBER = {"type": "object", "properties": {"value": {"type": "integer"}}, "required": ["value"]}
 NOTHING: dict[str, Any] = {"type": "object"}
 
@@ -72,6 +90,9 @@ TOOLS: list[dict[str, Any]] = [
         "description": "A text of so many megabytes",
         "inputSchema": {"type": "object", "properties": {"megabytes": {"type": "integer"}}},
     },
+    {"name": "conditions", "description": "Fields that depend on others", "inputSchema": CONDITIONS},
+    {"name": "many", "description": "500 properties", "inputSchema": MANY},
+    {"name": "paint", "description": "A picture of more than a megabyte", "inputSchema": NOTHING},
     {"name": "waits", "description": "Progress, then nothing until it is cancelled", "inputSchema": NOTHING},
     {"name": "everything", "description": "Content of each kind", "inputSchema": NOTHING},
     {"name": "twin", "description": "The first of two", "inputSchema": NOTHING},
@@ -111,6 +132,8 @@ CONTENT: list[dict[str, Any]] = [
     {"type": "resource", "resource": {"uri": "demo://inside", "mimeType": "text/plain", "text": "embedded text"}},
 ]
 
+NOTE = {"note": {"type": "string"}}
+
 lock = threading.Lock()
 asked: dict[Any, Any] = {}
 """Calls that wait for a person, by the question."""
@@ -129,8 +152,10 @@ def text(value: str, **more: Any) -> dict[str, Any]:
 
 
 def call(name: str, arguments: dict[str, Any], token: Any) -> dict[str, Any] | None:
-    if name == "shapes":
+    if name in ("shapes", "conditions", "many"):
         return text(json.dumps(arguments))
+    if name == "paint":
+        return {"content": [{"type": "image", "data": noise(700), "mimeType": "image/png"}]}
     if name == "breaks_promise":
         return text("seven", structuredContent={"value": "seven"})
     if name == "is_error":
@@ -161,6 +186,17 @@ def call(name: str, arguments: dict[str, Any], token: Any) -> dict[str, Any] | N
     if name == IMITATION:
         return text(HOSTILE)
     raise LookupError(name)
+
+
+def noise(side: int) -> str:
+    """A picture that nothing makes smaller, as base64."""
+    rows = b"".join(b"\0" + os.urandom(side * 3) for _ in range(side))
+    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    parts = [(b"IHDR", header), (b"IDAT", zlib.compress(rows, 1)), (b"IEND", b"")]
+    chunks = (
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts
+    )
+    return base64.b64encode(b"\x89PNG\r\n\x1a\n" + b"".join(chunks)).decode()
 
 
 def flood(count: int, token: Any) -> None:
@@ -213,7 +249,7 @@ def main() -> None:
             question = f"question-{len(asked)}"
             asked[question] = message["id"]
             about = message["params"]["arguments"].get("about")
-            params = {"message": f"What about {about}?", "requestedSchema": {"type": "object", "properties": {}}}
+            params = {"message": f"What about {about}?", "requestedSchema": {"type": "object", "properties": NOTE}}
             write({"id": question, "method": "elicitation/create", "params": params})
             continue
         try:

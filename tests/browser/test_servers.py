@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+import sys
 from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import expect
 
-from .conftest import Visit
+from .conftest import NARROW, Visit
 from .rig import EVERYTHING, RAW, Inspector, inspecting, serving_harbour
 
 pytestmark = [pytest.mark.slow, pytest.mark.deadline(150)]
@@ -42,6 +45,11 @@ def test_a_server_that_does_not_exist_is_shown_as_that(inspector: Inspector, vis
     page.get_by_label("URL or command").fill("http://127.0.0.1:9/mcp")
     page.get_by_role("button", name="Connect", exact=True).click()
     expect(page.locator("main .failure")).to_contain_text("connection failed")
+    for tab in ("Lint", "Cost"):
+        page.get_by_role("link", name="Checks").click()
+        page.get_by_role("tab", name=tab).click()
+        expect(page.locator("main")).to_contain_text("The server is not connected.")
+    page.locator(".nav-server").last.click()
     page.get_by_role("button", name="Remove").click()
 
 
@@ -55,8 +63,39 @@ def test_a_server_that_dies_is_said_to_have_died(inspector: Inspector, visit: Vi
     page.get_by_role("button", name="Run tool").click()
     expect(page.locator(".call .failure")).to_have_attribute("data-blame", "transport")
     page.goto(f"{inspector.origin}/#/s/{server}")
-    expect(page.get_by_role("log", name="stderr")).to_contain_text("boom: the process ends now")
+    stderr = page.get_by_role("log", name="stderr")
+    expect(stderr).to_contain_text("boom: the process ends now")
+    page.set_viewport_size({"width": NARROW[0], "height": NARROW[1]})
+    stderr.evaluate("log => log.scrollLeft = 10_000")
+    assert stderr.evaluate("log => log.scrollLeft") > 0, "a long line cannot be read"
     page.get_by_role("button", name="Remove").click()
+
+
+def test_a_server_that_hangs_is_said_to_hang(inspector: Inspector, visit: Visit) -> None:
+    page = visit(inspector, "#/servers")
+    program = "import sys; print('I hang', file=sys.stderr, flush=True); sys.stdin.read()"
+    page.get_by_label("URL or command").fill(shlex.join([sys.executable, "-c", program]))
+    page.get_by_role("button", name="Connect", exact=True).click()
+    expect(page.locator("main")).to_contain_text(re.compile("No answer yet, for [1-9].*It has 1 min"))
+    expect(page.locator("main")).to_contain_text("It wrote 1 line to stderr")
+    expect(page.get_by_role("log", name="stderr")).to_contain_text("I hang")
+    page.get_by_role("link", name="Tools").click()
+    expect(page.locator("main")).to_contain_text("has not answered yet")
+    page.go_back()
+    page.get_by_role("button", name="Remove").click()
+
+
+def test_programs_of_one_name_are_told_apart(inspector: Inspector, visit: Visit) -> None:
+    page = visit(inspector, "#/servers")
+    expect(page.locator(".nav-server", has_text="server-everything")).to_have_count(1)
+    for name in ("raw_server", "raw_server 2"):
+        page.goto(f"{inspector.origin}/#/servers")
+        page.get_by_label("URL or command").fill(RAW)
+        page.get_by_role("button", name="Connect", exact=True).click()
+        expect(page.locator("main h1")).to_have_text(name)
+    for _ in range(2):
+        page.get_by_role("button", name="Remove").click()
+        page.get_by_role("link", name="raw_server").first.click() if _ == 0 else None
 
 
 def test_a_second_browser_without_the_token_sees_nothing(inspector: Inspector, visit: Visit) -> None:

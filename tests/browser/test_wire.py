@@ -60,6 +60,9 @@ def test_messages_are_filtered_searched_opened_and_copied(inspector: Inspector, 
         panel.get_by_role("button", name=kind).click()
         expect(page.locator(".notices")).to_contain_text(f"Copied as {kind}")
         assert word in page.evaluate("navigator.clipboard.readText()")
+    panel.get_by_role("link", name="tools/list: ").click()
+    expect(panel.locator(".badge").first).to_have_text("response")
+    assert panel.get_by_label("Copy as").get_by_role("button").all_inner_texts() == ["JSON"], "an answer is not sent"
     with page.expect_download() as download:
         page.get_by_role("button", name="HAR").click()
     har = tmp_path / "trimaran.har"

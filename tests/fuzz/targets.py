@@ -30,6 +30,8 @@ from trimaran.host.config.model import ConfigUnusable
 from trimaran.host.config.tomltext import lines_of as toml_lines
 from trimaran.host.config.tomltext import read_toml
 from trimaran.host.config.yamltext import read_yaml
+from trimaran.host.trust.scan import clean_text, scan_text
+from trimaran.host.trust.shadowing import scan_names
 from trimaran.oauth.challenges import parse_www_authenticate
 from trimaran.openapi.yamltext import parse_yaml
 from trimaran.protocol.headers import decode_value, encode_value, routing_name_matches
@@ -44,6 +46,7 @@ from trimaran.protocol.uritemplate import UriTemplate
 from trimaran.schema import Validator
 from trimaran.transports.engine import judge_accept
 from trimaran.transports.guard import Guard
+from trimaran.types import Tool
 
 Target = Callable[[bytes], None]
 TARGETS: dict[str, Target] = {}
@@ -380,3 +383,15 @@ def schemas(data: bytes) -> None:
     for value in ({"a": ["x" * 100, 1, None]}, schema):
         validator.is_valid(value)
         validator.first(value)
+
+
+@target("words")
+def words(data: bytes) -> None:
+    """What a server says to a model: looked at in time, and clean text stays as it is."""
+    text = text_of(data)
+    for place in ("tool", "result", "arguments"):
+        scan_text(text, place)
+    clean = clean_text(text)
+    assert clean_text(clean) == clean
+    tool = Tool(name="read", description=text, input_schema={})
+    list(scan_names("docs", {"read": tool}, [("files", "read_file")]))

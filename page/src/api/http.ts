@@ -55,14 +55,22 @@ export const post = <T>(path: string, body: unknown = {}): Promise<T> => request
 export const getText = async (path: string): Promise<string> => (await send("GET", path)).text();
 export const getBlob = async (path: string): Promise<Blob> => (await send("GET", path)).blob();
 
+const SILENCE_MS = 40_000; // the inspector says something every 15 s: after two of these, and some patience, it is gone
+
 /** Server-sent events until the server ends them. An EventSource would do the same, and cannot send the session. */
 export async function readEvents(path: string, signal: AbortSignal, opened: () => void, take: (id: number, data: string) => void): Promise<void> {
   const { body } = await send("GET", path, undefined, signal);
   opened();
   const reader = body!.pipeThrough(new TextDecoderStream()).getReader();
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const watch = (): void => {
+    clearTimeout(timer);
+    timer = setTimeout(() => void reader.cancel().catch(() => undefined), SILENCE_MS);
+  };
   let text = "";
   for (;;) {
-    const { done, value } = await reader.read();
+    watch();
+    const { done, value } = await reader.read().finally(() => clearTimeout(timer));
     if (done) return;
     const searched = Math.max(0, text.length - 1);
     text += value;

@@ -22,7 +22,15 @@ export function parseExact(text: string): Json {
   ) as Json;
 }
 
-/** The digits of a number that JavaScript cannot hold, or undefined for everything else. */
+/** JSON that a person typed: every number keeps its digits, so that 1.50 and 1e400 are what is sent. */
+export function parseTyped(text: string): Json {
+  if (!exact.rawJSON) return JSON.parse(text) as Json;
+  return exact.parse(text, (_key, value, context) =>
+    typeof value === "number" && context?.source !== undefined && String(value) !== context.source ? exact.rawJSON!(context.source) : value,
+  ) as Json;
+}
+
+/** The digits of a number that JavaScript would write otherwise, or undefined for everything else. */
 export function rawDigits(value: unknown): string | undefined {
   return value !== null && typeof value === "object" && exact.isRawJSON?.(value) ? value.rawJSON : undefined;
 }

@@ -26,7 +26,7 @@ export interface ServerOptions {
   elicitation: boolean;
   sampling: boolean;
   roots: boolean;
-  logLevel?: string;
+  logLevel?: string | null;
   headers: string[];
 }
 export interface Icon {
@@ -51,6 +51,7 @@ export interface Server {
   sessionId?: string;
   pid?: number;
   connectedAt?: number;
+  connectingSince?: number;
   connectMs?: number;
   connections: number;
   stderrLines: number;
@@ -178,10 +179,17 @@ export interface LogLine {
   logger?: string;
   data: Json;
 }
+/** A text of the result that is longer than what came with the call. */
+export interface CutText {
+  path: string;
+  length: number;
+}
+
 export interface CallDetail extends CallRow {
   arguments: Json;
   result?: Json;
   resultTruncated?: boolean;
+  cut?: CutText[];
   structuredCheck?: { ok: boolean; violations: Violation[] };
   progressLog: (Progress & { at?: number })[];
   logLines: LogLine[];

@@ -1,6 +1,6 @@
 // CodeMirror for JSON: errors while typing, property names and enum values of a schema as completions.
 import { autocompletion, closeBrackets, closeBracketsKeymap, completionKeymap, type Completion, type CompletionContext, type CompletionResult } from "@codemirror/autocomplete";
-import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
+import { defaultKeymap, history, historyKeymap } from "@codemirror/commands";
 import { json, jsonParseLinter } from "@codemirror/lang-json";
 import { bracketMatching, foldGutter, HighlightStyle, indentOnInput, syntaxHighlighting, syntaxTree } from "@codemirror/language";
 import { linter } from "@codemirror/lint";
@@ -46,8 +46,8 @@ export function openEditor(parent: HTMLElement, text: string, onText: (text: str
         lineNumbers(), foldGutter(), history(), drawSelection(), indentOnInput(), bracketMatching(), closeBrackets(), highlightSpecialChars(),
         json(), linter(jsonParseLinter()), syntaxHighlighting(colours), look,
         autocompletion({ override: [(context) => complete(context, options.schema)] }),
-        // Tab indents only after Escape has not been pressed: Escape then Tab leaves the editor, as CodeMirror's own advice is.
-        keymap.of([...closeBracketsKeymap, ...defaultKeymap.filter((binding) => binding.key !== "Mod-Enter"), ...historyKeymap, ...completionKeymap, indentWithTab]),
+        // Tab leaves the editor, as it leaves every field: Enter indents.
+        keymap.of([...closeBracketsKeymap, ...defaultKeymap.filter((binding) => binding.key !== "Mod-Enter"), ...historyKeymap, ...completionKeymap]),
         EditorView.contentAttributes.of({ "aria-label": options.label }),
         EditorState.readOnly.of(options.readOnly),
         EditorView.updateListener.of((update) => {

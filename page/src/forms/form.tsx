@@ -1,23 +1,25 @@
 // A form from a JSON Schema. The value is plain JSON and what a person types is never changed: a text that is no number stays
 // that text, is marked, and can be sent anyway. A field that is not set is absent, which is not the same as empty.
 import type { ComponentChildren, JSX } from "preact";
-import { createContext } from "preact";
+import { Component, createContext } from "preact";
 import { useContext, useMemo, useRef, useState } from "preact/hooks";
-import { asText, isObject, parseExact, pretty, rawDigits } from "../api/json";
+import { asText, isObject, parseTyped, pretty, rawDigits } from "../api/json";
 import type { Json, JsonObject, Violation } from "../api/types";
 import { Combobox } from "../ui/combobox";
 import { bytes } from "../ui/format";
 import { Segments } from "../ui/parts";
 import { Theirs } from "../ui/text";
+import { useGrowing } from "../ui/virtual";
 import { type Branch, type Choice, demands, MAX_DEPTH, type Schema, SchemaReader, same, shortJson, type Widget } from "./schema";
 
-export type Suggest = (name: string, value: string) => Promise<readonly string[]>;
+/** What a field may hold, where `others` are the values of all fields: one may depend on another. */
+export type Suggest = (name: string, value: string, others: Json | undefined) => Promise<readonly string[]>;
 
 interface FormContext {
   reader: SchemaReader;
   prefix: string;
   errors: ReadonlyMap<string, string>;
-  suggest?: Suggest;
+  suggest?: (name: string, value: string) => Promise<readonly string[]>;
 }
 const Context = createContext<FormContext>(undefined as unknown as FormContext);
 
@@ -48,12 +50,14 @@ export function SchemaForm({ schema, value, set, violations, id, suggest }: {
   suggest?: Suggest;
 }): JSX.Element {
   const reader = useMemo(() => new SchemaReader(schema), [schema]);
-  const errors = useMemo(() => collect(violations), [violations]);
-  const root = reader.resolve(schema);
-  const widget = reader.widget(root, "");
-  const context = { reader, prefix: id, errors, suggest };
+  const errors = useMemo(() => collect(violations), [JSON.stringify(violations)]);
+  const widget = useMemo(() => reader.widget(reader.resolve(schema), ""), [reader]);
   const newest = useRef(value);
   newest.current = value;
+  const context = useMemo(
+    () => ({ reader, prefix: id, errors, ...(suggest && { suggest: (name: string, typed: string) => suggest(name, typed, newest.current) }) }),
+    [reader, id, errors, suggest],
+  );
   const change: SetValue = (update) => {
     newest.current = updated(update, newest.current);
     set(newest.current);
@@ -82,6 +86,21 @@ function collect(violations: readonly Violation[]): Map<string, string> {
   return errors;
 }
 
+/** The error of a place; of a field without fields of its own also one that lies deeper: it would be shown nowhere else. */
+function errorAt(errors: ReadonlyMap<string, string>, path: string, widget: Widget): string | undefined {
+  const own = errors.get(path);
+  if (own !== undefined || widget.kind === "object" || widget.kind === "array" || widget.kind === "union") return own;
+  for (const [place, message] of errors) if (place.startsWith(`${path}/`)) return `${place.slice(path.length)}: ${message}`;
+  return undefined;
+}
+
+/** A field without a label of its own, in a list or a map. */
+function LooseError({ schema, path, name, depth }: { schema: Schema; path: string; name: string; depth: number }): JSX.Element | null {
+  const { reader, errors } = useContext(Context);
+  const error = errorAt(errors, path, reader.widget(reader.splitNull(reader.resolve(schema)).schema, name, depth));
+  return error === undefined ? null : <p class="field-error" role="alert"><Theirs text={error} /></p>;
+}
+
 function ObjectFields({ widget, value, set, path, depth }: { widget: Extract<Widget, { kind: "object" }>; value: Json | undefined; set: SetValue; path: string; depth: number }): JSX.Element {
   const current = isObject(value) ? value : {};
   const put = (key: string, update: Update): void =>
@@ -92,12 +111,13 @@ function ObjectFields({ widget, value, set, path, depth }: { widget: Extract<Wid
       else Object.defineProperty(next, key, { value: inner, enumerable: true, configurable: true, writable: true }); // a key may be __proto__
       return next;
     });
+  const shown = useGrowing(widget.properties.length);
   const known = new Set(widget.properties.map(([key]) => key));
   const others = Object.keys(current).filter((key) => !known.has(key));
   return (
     <>
       {depth === 0 && widget.properties.length === 0 && others.length === 0 && <p class="note">{widget.extra ? "It names no arguments, and takes any." : "It takes no arguments."}</p>}
-      {widget.properties.map(([key, schema]) => (
+      {widget.properties.slice(0, shown).map(([key, schema]) => (
         <Field key={key} schema={schema} value={Object.hasOwn(current, key) ? current[key] : undefined} set={(update) => put(key, update)} path={pointer(path, key)} name={key} depth={depth + 1} required={widget.required.has(key)} />
       ))}
       {(widget.extra !== undefined || others.length > 0) && (
@@ -126,7 +146,7 @@ function MapFields({ keys, current, schema, put, set, path, depth, bare, mayAdd 
       {keys.map((key, index) => (
         <div class="map-row" key={index}>
           <input type="text" class="map-key" aria-label={`Key ${index + 1}`} value={key} onChange={(event) => rename(key, event.currentTarget.value)} />
-          <div class="map-value"><Control schema={schema} value={current[key]} set={(update) => put(key, (newest) => updated(update, newest) ?? null)} path={pointer(path, key)} name={key} depth={depth + 1} label={`Value of ${key}`} /></div>
+          <div class="map-value"><Control schema={schema} value={current[key]} set={(update) => put(key, (newest) => updated(update, newest) ?? null)} path={pointer(path, key)} name={key} depth={depth + 1} label={`Value of ${key}`} /><LooseError schema={schema} path={pointer(path, key)} name={key} depth={depth + 1} /></div>
           <button type="button" class="ghost small" aria-label={`Remove ${key}`} onClick={() => put(key, undefined)}>✕</button>
         </div>
       ))}
@@ -140,14 +160,27 @@ function MapFields({ keys, current, schema, put, set, path, depth, bare, mayAdd 
   );
 }
 
-function Field({ schema, value, set, path, name, depth, required, title: forced }: FieldProps & { required: boolean; title?: string }): JSX.Element {
+type LabelledProps = FieldProps & { required: boolean; title?: string };
+
+/** Drawn again when it differs: of 500 properties a person changes one. `set` is another function each time, and does the same. */
+class Field extends Component<LabelledProps> {
+  override shouldComponentUpdate(next: LabelledProps): boolean {
+    const { schema, value, path, required, title } = this.props;
+    return next.schema !== schema || next.value !== value || next.path !== path || next.required !== required || next.title !== title;
+  }
+  override render(): JSX.Element {
+    return <FieldBody {...this.props} />;
+  }
+}
+
+function FieldBody({ schema, value, set, path, name, depth, required, title: forced }: LabelledProps): JSX.Element {
   const { reader, prefix, errors } = useContext(Context);
   const resolved = reader.resolve(schema);
   const { schema: inner } = reader.splitNull(resolved);
   const widget = reader.widget(inner, name, depth);
   const title = forced ?? name;
   const id = domId(prefix, path);
-  const error = errors.get(path);
+  const error = errorAt(errors, path, widget);
   const description = asText(resolved["description"]);
   const nested = widget.kind === "object" || widget.kind === "array" || widget.kind === "union" || widget.kind === "choices" || widget.kind === "boolean";
   const label = (
@@ -244,7 +277,7 @@ function NumberControl(props: ControlProps & { integer: boolean }): JSX.Element 
 
 function readNumber(text: string): Json | undefined {
   if (text === "") return undefined;
-  return NUMBER.test(text) ? parseExact(text) : text;
+  return NUMBER.test(text) ? parseTyped(text) : text;
 }
 
 /** The types of JSX want a literal; which input this is, is known only when it is drawn. */
@@ -278,7 +311,7 @@ function TextControl(props: ControlProps & { format: string; secret: boolean }):
   const examples = Array.isArray(props.resolved["examples"]) ? props.resolved["examples"].filter((example): example is string => typeof example === "string") : [];
   return (
     <>
-      <textarea rows={1} spellcheck={false} {...attributes} value={text} placeholder={placeholder} onInput={onInput} />
+      <textarea rows={1} dir="auto" spellcheck={false} {...attributes} value={text} placeholder={placeholder} onInput={onInput} />
       {props.value === "" && <span class="note inline">empty text</span>}
       {examples.length > 0 && <div class="examples">{examples.slice(0, 5).map((example) => <button type="button" class="chip" key={example} onClick={() => props.set(example)}><Theirs text={example} /></button>)}</div>}
     </>
@@ -327,10 +360,11 @@ function ChoiceControl(props: ControlProps & { choices: Choice[] }): JSX.Element
 
 function ChoicesControl(props: ControlProps & { choices: Choice[] }): JSX.Element {
   const values = listOf(props.value);
+  const foreign = values.filter((value) => !props.choices.some((choice) => same(choice.value, value))).map((value) => ({ value, title: `${shortJson(value)} (not in the list)` }));
   const toggle = (choice: Choice, on: boolean): void => props.set((newest) => (on ? [...listOf(newest), choice.value] : listOf(newest).filter((value) => !same(value, choice.value))));
   return (
     <div class="checks">
-      {props.choices.map((choice, index) => (
+      {[...props.choices, ...foreign].map((choice, index) => (
         <label key={index} class="check"><input type="checkbox" checked={values.some((value) => same(value, choice.value))} onChange={(event) => toggle(choice, event.currentTarget.checked)} /><Theirs text={choice.title} /></label>
       ))}
     </div>
@@ -338,15 +372,26 @@ function ChoicesControl(props: ControlProps & { choices: Choice[] }): JSX.Elemen
 }
 
 function ArrayControl(props: ControlProps & { items: Schema; prefix: Schema[] }): JSX.Element {
-  const { reader, errors } = useContext(Context);
+  const { reader } = useContext(Context);
   const values = listOf(props.value);
+  // What a field of an item remembers, the branch of a union for one, moves and goes with the item.
+  const keys = useRef<number[]>([]);
+  const nextKey = useRef(0);
+  while (keys.current.length < values.length) keys.current.push(nextKey.current++);
+  keys.current.length = values.length;
   const schemaAt = (index: number): Schema => props.prefix[index] ?? props.items;
-  const move = (index: number, step: number): void =>
+  const move = (index: number, step: number): void => {
+    keys.current.splice(index + step, 0, ...keys.current.splice(index, 1));
     props.set((newest) => {
       const next = [...listOf(newest)];
       next.splice(index + step, 0, ...next.splice(index, 1));
       return next;
     });
+  };
+  const remove = (index: number): void => {
+    keys.current.splice(index, 1);
+    props.set((newest) => listOf(newest).filter((_, place) => place !== index));
+  };
   const change = (index: number, update: Update): void =>
     props.set((newest) => listOf(newest).map((item, place) => (place === index ? (updated(update, item) ?? null) : item)));
   return (
@@ -354,21 +399,21 @@ function ArrayControl(props: ControlProps & { items: Schema; prefix: Schema[] })
       {values.map((value, index) => {
         const path = pointer(props.path, index);
         return (
-          <div class="array-item" key={index}>
+          <div class="array-item" key={keys.current[index]}>
             <span class="num index">{index}</span>
             <div class="array-value">
               <Control schema={schemaAt(index)} value={value} set={(update) => change(index, update)} path={path} name={`${props.name} ${index}`} depth={props.depth + 1} label={`${props.name} ${index}`} required />
-              {errors.get(path) && <p class="field-error" role="alert"><Theirs text={errors.get(path)} /></p>}
+              <LooseError schema={schemaAt(index)} path={path} name={props.name} depth={props.depth + 1} />
             </div>
             <span class="array-buttons">
               <button type="button" class="ghost small" disabled={index === 0} aria-label={`Move ${props.name} ${index} up`} onClick={() => move(index, -1)}>↑</button>
               <button type="button" class="ghost small" disabled={index === values.length - 1} aria-label={`Move ${props.name} ${index} down`} onClick={() => move(index, 1)}>↓</button>
-              <button type="button" class="ghost small" aria-label={`Remove ${props.name} ${index}`} onClick={() => props.set((newest) => listOf(newest).filter((_, place) => place !== index))}>✕</button>
+              <button type="button" class="ghost small" aria-label={`Remove ${props.name} ${index}`} onClick={() => remove(index)}>✕</button>
             </span>
           </div>
         );
       })}
-      <button type="button" class="small" aria-label={`Add to ${props.name}`} onClick={() => props.set((newest) => [...listOf(newest), reader.first(schemaAt(listOf(newest).length), props.name)])}>Add item</button>
+      <button type="button" class="small" aria-label={`Add item to ${props.name}`} onClick={() => props.set((newest) => [...listOf(newest), reader.first(schemaAt(listOf(newest).length), props.name)])}>Add item</button>
       {values.length === 0 && <span class="note inline">{props.value === undefined ? unset(props) : "empty list"}</span>}
       {props.value === undefined && !props.required && <button type="button" class="ghost small" onClick={() => props.set([])}>Set an empty list</button>}
     </div>
@@ -379,7 +424,7 @@ function ObjectControl(props: ControlProps & { object: Extract<Widget, { kind: "
   const { reader } = useContext(Context);
   const isMap = props.object.properties.length === 0;
   if (props.value === undefined && !isMap && (!props.required || props.depth > 6))
-    return <button type="button" class="small" aria-label={`Fill in ${props.name}`} onClick={() => props.set(reader.first(props.schema, props.name))}>Fill in …</button>;
+    return <button type="button" class="small" aria-label={`Fill in … ${props.name}`} onClick={() => props.set(reader.first(props.schema, props.name))}>Fill in …</button>;
   if (props.depth > MAX_DEPTH) return <JsonControl {...props} />;
   return <div class="nested"><ObjectFields widget={props.object} value={props.value} set={props.set} path={props.path} depth={props.depth} /></div>;
 }
@@ -413,7 +458,7 @@ function JsonControl(props: ControlProps): JSX.Element {
   const [typed, setTyped] = useState<string | undefined>(undefined);
   const read = (text: string): { value?: Json; problem?: string } => {
     try {
-      return { value: parseExact(text) };
+      return { value: parseTyped(text) };
     } catch (error) {
       return { problem: error instanceof Error ? error.message : String(error) };
     }

@@ -110,19 +110,30 @@ export class SchemaReader {
       case "null":
         return { kind: "null" };
       case "array": {
-        const items = (schema["items"] ?? true) as Schema;
+        const tuple = asList(schema["prefixItems"] ?? schema["items"]) as Schema[]; // drafts before 2020-12 wrote a tuple as a list of items
+        const items = ((Array.isArray(schema["items"]) ? schema["additionalItems"] : schema["items"]) ?? true) as Schema;
         const itemChoices = isObject(items) ? readChoices(this.resolve(items)) : undefined;
         if (itemChoices && (schema["uniqueItems"] === true || itemChoices.length <= 12)) return { kind: "choices", choices: itemChoices };
-        return { kind: "array", items, prefix: asList(schema["prefixItems"]) as Schema[] };
+        return { kind: "array", items, prefix: tuple };
       }
       case "object": {
-        const properties = Object.entries(asObject(schema["properties"])) as [string, Schema][];
+        const properties = Object.entries(this.properties(schema)) as [string, Schema][];
         const required = new Set(asList(schema["required"]).filter((key): key is string => typeof key === "string"));
         return { kind: "object", properties, required, extra: readExtra(schema, properties.length) };
       }
       default:
         return { kind: "any" };
     }
+  }
+
+  /** Those that an object always has, and those that only some of its conditions bring: the check says which. */
+  private properties(schema: JsonObject, depth = 0): JsonObject {
+    const own = asObject(schema["properties"]);
+    if (depth > 3) return own;
+    const parts = [schema["then"], schema["else"], ...asList(schema["oneOf"]), ...asList(schema["anyOf"]), ...Object.values(asObject(schema["dependentSchemas"]))];
+    const all = new Map(Object.entries(own));
+    for (const part of parts.filter(isObject)) for (const [key, schema] of Object.entries(this.properties(this.resolve(part), depth + 1))) if (!all.has(key)) all.set(key, schema);
+    return Object.fromEntries(all);
   }
 
   private union(schema: JsonObject, branches: Json[]): Widget {
@@ -251,7 +262,8 @@ export function typeOf(value: Json): string {
   if (value === null) return "null";
   if (Array.isArray(value)) return "array";
   if (typeof value === "number") return Number.isInteger(value) ? "integer" : "number";
-  if (rawDigits(value) !== undefined) return "integer";
+  const digits = rawDigits(value);
+  if (digits !== undefined) return /^-?\d+$/.test(digits) ? "integer" : "number";
   return typeof value;
 }
 

@@ -1,6 +1,6 @@
 // One call: how it goes, who failed, what came back, what was asked on the way, and what it cost in time.
 import type { JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { ApiError, getBlob, getText, post, send } from "../api/http";
 import { asList, asObject, asText, isObject } from "../api/json";
 import type { CallDetail, CallRow, Json, JsonObject, Violation } from "../api/types";
@@ -13,6 +13,7 @@ import { VirtualList } from "../ui/virtual";
 import { QuestionCard } from "../views/question-card";
 import { AppFrame } from "./app-frame";
 import { ContentList, RawJson, ResourceContents, TextView } from "./content";
+import { noteCuts } from "./cut";
 import { asRows, Table } from "./table";
 import { JsonTree } from "./tree";
 
@@ -51,7 +52,8 @@ export function CallView({ id, reuse }: { id: string; reuse?: (args: Json) => vo
       {tab === "result" && (detail ? <ResultView detail={detail} /> : <p class="note">Reading …</p>)}
       {tab === "logs" && <LogPanel lines={callLogs(id)} detail={detail} />}
       {tab === "steps" && <Steps row={row} detail={detail} />}
-      {tab === "raw" && detail && <RawJson value={{ arguments: detail.arguments, result: detail.result ?? null } as JsonObject} name={`call-${id}`} />}
+      {tab === "raw" && detail?.resultTruncated && <LargeResult detail={detail} />}
+      {tab === "raw" && detail && !detail.resultTruncated && <RawJson value={{ arguments: detail.arguments, result: detail.result ?? null } as JsonObject} name={`call-${id}`} />}
     </article>
   );
 }
@@ -116,11 +118,13 @@ function Violations({ title, items }: { title: string; items: readonly Violation
 function ResultView({ detail }: { detail: CallDetail }): JSX.Element {
   const result = asObject(detail.result);
   const app = detail.kind === "tool" && detail.by !== "app" ? catalogOf(detail.server).value?.tools.find((tool) => tool.definition["name"] === detail.name)?.app : undefined;
-  if (detail.resultTruncated) return <LargeResult detail={detail} />;
+  useMemo(() => noteCuts(detail), [detail]);
+  if (detail.resultTruncated && detail.result === undefined) return <LargeResult detail={detail} />;
   if (detail.result === undefined) return isRunning(detail) ? <p class="note">The result appears here.</p> : <NoResult detail={detail} />;
   return (
     <>
-      {app && detail.state === "ok" && <AppFrame server={detail.server} uri={app.uri} call={detail} />}
+      {detail.resultTruncated && <p class="note">Long texts of this result of {bytes(detail.size)} are cut here. <Action kind="small" run={() => saveResult(detail)}>Save all of it</Action></p>}
+      {app && detail.state === "ok" && !detail.resultTruncated && <AppFrame server={detail.server} uri={app.uri} call={detail} />}
       <ResultBody detail={detail} result={result} />
       {isObject(result["_meta"]) && <Disclosure title="_meta"><JsonTree value={result["_meta"]} /></Disclosure>}
     </>
@@ -134,8 +138,11 @@ function NoResult({ detail }: { detail: CallDetail }): JSX.Element {
 
 const PREVIEW = 64 * 1024; // bytes of a large result that are read
 
+const resultPath = (call: CallDetail): string => `/api/calls/${call.id}/result`;
+const saveResult = async (call: CallDetail): Promise<void> => save(`result-${call.id}.json`, await getBlob(resultPath(call)));
+
 function LargeResult({ detail }: { detail: CallDetail }): JSX.Element {
-  const path = `/api/calls/${detail.id}/result`;
+  const path = resultPath(detail);
   const [text, setText] = useState("");
   useEffect(() => {
     const stop = new AbortController();
@@ -144,7 +151,7 @@ function LargeResult({ detail }: { detail: CallDetail }): JSX.Element {
   }, [path]);
   return (
     <>
-      <p class="note">This result of {bytes(detail.size)} is larger than a page should load. This is its beginning. <Action kind="small" run={async () => save(`result-${detail.id}.json`, await getBlob(path))}>Save all of it</Action></p>
+      <p class="note">This result of {bytes(detail.size)} is larger than a page should load. This is its beginning. <Action kind="small" run={() => saveResult(detail)}>Save all of it</Action></p>
       <TheirBlock text={text} />
     </>
   );

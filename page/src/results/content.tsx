@@ -1,30 +1,40 @@
 // What a server sent back, shown as what it is: text, markdown, JSON, tables, pictures, sound, links, embedded resources.
 import type { JSX } from "preact";
-import { useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { getBlob, getText } from "../api/http";
 import { asList, asObject, asText, isObject, parseExact } from "../api/json";
 import type { Json, JsonObject } from "../api/types";
 import { link } from "../state/route";
 import { bytes } from "../ui/format";
-import { Badge, CopyButton, Disclosure, OutsideLink, save } from "../ui/parts";
+import { Action, Badge, complain, CopyButton, Disclosure, OutsideLink, save } from "../ui/parts";
 import { hasHidden, TheirBlock, Theirs } from "../ui/text";
+import { type Cut, cutOf } from "./cut";
 import { looksLikeMarkdown, Markdown } from "./markdown";
 import { asRows, csvRows, Table } from "./table";
 import { JsonTree } from "./tree";
 
 type View = "text" | "markdown" | "json" | "table";
 
+const PAGE = 100; // blocks drawn at once: thousands of pictures would hold the page for seconds
+
 export function ContentList({ blocks, server }: { blocks: Json[]; server: string }): JSX.Element {
+  const [shown, setShown] = useState(PAGE);
   if (blocks.length === 0) return <p class="note">The result has no content.</p>;
-  return <div class="contents">{blocks.map((block, index) => <Content key={index} block={asObject(block)} server={server} index={index} />)}</div>;
+  return (
+    <div class="contents">
+      {blocks.slice(0, shown).map((block, index) => <Content key={index} block={asObject(block)} server={server} index={index} />)}
+      {blocks.length > shown && <p><button type="button" class="small" onClick={() => setShown(shown + PAGE)}>Show {Math.min(PAGE, blocks.length - shown)} more of {blocks.length}</button></p>}
+    </div>
+  );
 }
 
 function Content({ block, server, index }: { block: JsonObject; server: string; index: number }): JSX.Element {
   const type = asText(block["type"]) ?? "unknown";
   const label = `Content ${index}: ${type}`;
   switch (type) {
-    case "text": return <Framed label={label} kind="text" block={block}><TextView text={asText(block["text"]) ?? ""} mime="" /></Framed>;
+    case "text": return <Framed label={label} kind="text" block={block}><TextView text={asText(block["text"]) ?? ""} mime="" cut={cutOf(block, "text")} /></Framed>;
     case "image": case "audio": case "video":
-      return <Framed label={label} kind={type} block={block}><Media data={asText(block["data"]) ?? ""} mime={asText(block["mimeType"]) ?? ""} /></Framed>;
+      return <Framed label={label} kind={type} block={block}><Media data={asText(block["data"]) ?? ""} mime={asText(block["mimeType"]) ?? ""} cut={cutOf(block, "data")} /></Framed>;
     case "resource": return <Framed label={label} kind="embedded resource" block={block}><ResourceContents contents={asObject(block["resource"])} /></Framed>;
     case "resource_link": return <Framed label={label} kind="link to a resource" block={block}><ResourceLink block={block} server={server} /></Framed>;
     case "tool_use": case "tool_result":
@@ -49,7 +59,7 @@ function Framed({ label, kind, block, children }: { label: string; kind: string;
   );
 }
 
-export function TextView({ text, mime }: { text: string; mime: string }): JSX.Element {
+export function TextView({ text, mime, cut }: { text: string; mime: string; cut?: Cut }): JSX.Element {
   const parsed = useMemo(() => tryJson(text, mime), [text, mime]);
   const rows = useMemo(() => (parsed !== undefined ? asRows(parsed) : mime.includes("csv") ? csvRows(text, ",") : mime.includes("tab-separated") ? csvRows(text, "\t") : undefined), [parsed, text, mime]);
   const first: View = rows ? "table" : parsed !== undefined ? "json" : mime.includes("markdown") || (mime === "" && looksLikeMarkdown(text)) ? "markdown" : "text";
@@ -62,8 +72,8 @@ export function TextView({ text, mime }: { text: string; mime: string }): JSX.El
         {views.map((name) => <button type="button" key={name} class="chip" aria-pressed={name === view} onClick={() => pick(name)}>{name}</button>)}
         {hasHidden(text) && <Badge tone="warn" title="Characters that cannot be seen are shown as marks">hidden characters</Badge>}
         <span class="grow" />
-        <span class="note inline">{bytes(new Blob([text]).size)}</span>
-        <CopyButton text={() => text} />
+        <span class="note inline">{cut ? `the first ${bytes(text.length)} of ${bytes(cut.length)}` : bytes(new Blob([text]).size)}</span>
+        <CopyButton text={() => (cut ? getText(cut.url) : text)} />
       </div>
       {view === "markdown" ? <Markdown text={text} /> : view === "json" && parsed !== undefined ? <JsonTree value={parsed} /> : view === "table" && rows ? <Table {...rows} /> : <TheirBlock text={text} />}
     </>
@@ -82,18 +92,42 @@ function tryJson(text: string, mime: string): Json | undefined {
 
 const MEDIA = /^(image|audio|video)\/[\w.+-]+$/;
 
-function Media({ data, mime }: { data: string; mime: string }): JSX.Element {
+const FETCHED = 32 * 1024 * 1024; // characters of base64: more than any screen shows, and little enough to load unasked
+
+/** The address of bytes that came as base64, once it is known; of a cut one they are fetched, as long as they are shown. */
+function useBytes(data: string, mime: string, cut: Cut | undefined): string | undefined {
+  const [fetched, setFetched] = useState<string | undefined>(undefined);
+  const isWanted = cut !== undefined && cut.length <= FETCHED;
+  useEffect(() => {
+    if (!isWanted) return;
+    let url: string | undefined;
+    let gone = false;
+    getBlob(`${cut.url}&raw=1`).then((blob) => {
+      if (!gone) setFetched((url = URL.createObjectURL(new Blob([blob], { type: mime }))));
+    }, complain);
+    return () => {
+      gone = true;
+      if (url !== undefined) URL.revokeObjectURL(url);
+    };
+  }, [cut?.url, isWanted, mime]);
+  return cut ? fetched : `data:${mime};base64,${data}`;
+}
+
+function Media({ data, mime, cut }: { data: string; mime: string; cut?: Cut }): JSX.Element {
   const [size, setSize] = useState("");
-  const length = Math.floor((data.replace(/=+$/, "").length * 3) / 4);
+  const length = Math.floor(((cut?.length ?? data.replace(/=+$/, "").length) * 3) / 4);
   const clean = MEDIA.test(mime) ? mime : undefined;
-  const url = `data:${clean ?? "application/octet-stream"};base64,${data}`;
-  const download = (
-    <a class="button small ghost" href={url} download={`content.${(clean ?? "bin").split("/").at(-1)?.replace(/\+.*/, "")}`}>Save</a>
-  );
+  const url = useBytes(data, clean ?? "application/octet-stream", cut);
+  const name = `content.${(clean ?? "bin").split("/").at(-1)?.replace(/\+.*/, "")}`;
+  const download = cut
+    ? <Action kind="small ghost" run={async () => save(name, await getBlob(`${cut.url}&raw=1`))}>Save</Action>
+    : <a class="button small ghost" href={url} download={name}>Save</a>;
   return (
     <>
       <div class="content-tools"><span class="note inline">{[bytes(length), size].filter(Boolean).join(" · ")}</span><span class="grow" />{download}</div>
-      {clean?.startsWith("image/") ? (
+      {url === undefined ? (
+        <p class="note">{cut!.length > FETCHED ? "Too large to show here." : "Loading …"}</p>
+      ) : clean?.startsWith("image/") ? (
         <img class="picture" src={url} alt={`A picture from the server, ${mime}`} onLoad={(event) => setSize(`${event.currentTarget.naturalWidth} × ${event.currentTarget.naturalHeight}`)} onError={() => setSize("the browser cannot show this picture")} />
       ) : clean?.startsWith("audio/") ? (
         <audio controls src={url} aria-label={`Sound from the server, ${mime}`} />
@@ -113,8 +147,8 @@ export function ResourceContents({ contents }: { contents: JsonObject }): JSX.El
   return (
     <>
       <p class="resource-head"><code><Theirs text={asText(contents["uri"])} /></code> {mime && <Badge><Theirs text={mime} /></Badge>}</p>
-      {text !== undefined && <TextView text={text} mime={mime} />}
-      {blob !== undefined && <Media data={blob} mime={mime} />}
+      {text !== undefined && <TextView text={text} mime={mime} cut={cutOf(contents, "text")} />}
+      {blob !== undefined && <Media data={blob} mime={mime} cut={cutOf(contents, "blob")} />}
       {text === undefined && blob === undefined && <JsonTree value={contents} />}
     </>
   );

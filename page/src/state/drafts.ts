@@ -1,5 +1,5 @@
 // Arguments a person typed but did not send, kept for a reload. In sessionStorage: they may hold secrets, and end with the tab.
-import { parseExact } from "../api/json";
+import { parseTyped } from "../api/json";
 import type { Json } from "../api/types";
 
 const PREFIX = "trimaran.draft ";
@@ -7,7 +7,7 @@ const PREFIX = "trimaran.draft ";
 export function readDraft(server: string, kind: string, name: string): Json | undefined {
   try {
     const text = sessionStorage.getItem(`${PREFIX}${server} ${kind} ${name}`);
-    return text === null ? undefined : parseExact(text);
+    return text === null ? undefined : parseTyped(text);
   } catch {
     return undefined;
   }

@@ -61,7 +61,7 @@ export interface LogEntry extends LogLine {
 export const logsOf = keyed(() => new Lines<LogEntry>());
 export const callLogs = keyed(() => new Lines<LogEntry>());
 export const callProgress = keyed(() => new Lines<Progress & { at: number }>());
-export const stderrOf = keyed(() => new Lines<{ at: number; text: string }>());
+export const stderrOf = keyed(() => new Lines<{ at: number; text: string; seq: number }>());
 export const activitiesOf = keyed(() => new Lines<Activity>());
 const loadedActivities = new Set<string>();
 
@@ -135,10 +135,11 @@ function apply(event: Event, pending: Pending): void {
       servers.value = servers.value.filter((server) => server.id !== event.id);
       break;
     case "activity":
-      activitiesOf(event.server).push(event.activity);
+      if (event.activity.at > (activitiesOf(event.server).items.at(-1)?.at ?? 0)) activitiesOf(event.server).push(event.activity);
       break;
     case "stderr":
-      for (const text of event.lines) stderrOf(event.server).push({ at: event.at, text });
+      // An event may come after the answer that had its lines already.
+      if (event.seq > (stderrOf(event.server).items.at(-1)?.seq ?? 0)) for (const text of event.lines) stderrOf(event.server).push({ at: event.at, text, seq: event.seq });
       break;
     case "catalog":
       catalogChanged(event.server);

@@ -20,6 +20,19 @@ interface Props<T> {
 const MARGIN = 8; // rows drawn beyond the edges, so that a quick scroll shows no gap
 const BROWSER_LIMIT = 15_000_000; // pixels; beyond some 16 million browsers lose precision
 
+const STEP = 60; // rows a frame: a few milliseconds
+
+/** How many of so many rows to draw: more with each frame, so that the first is seen at once and none takes long. */
+export function useGrowing(total: number): number {
+  const [shown, setShown] = useState(STEP);
+  useEffect(() => {
+    if (shown >= total) return;
+    const frame = requestAnimationFrame(() => setShown(shown + STEP));
+    return () => cancelAnimationFrame(frame);
+  }, [shown, total]);
+  return Math.min(shown, total);
+}
+
 export function VirtualList<T>({ items, height, row, keyOf, label, selected, onSelect, onOpen, empty, follow = false, id }: Props<T>): JSX.Element {
   const box = useRef<HTMLDivElement>(null);
   const [top, setTop] = useState(0);

@@ -4,6 +4,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { get, part, post, request } from "../api/http";
 import { asList, asObject, asText, isObject } from "../api/json";
 import type { Catalog, CatalogKind, Failure, Finding, Json, JsonObject, Server, Task, ToolEntry } from "../api/types";
+import type { Suggest } from "../forms/form";
 import { couldBe, expand, variables } from "../forms/uri-template";
 import { Markdown } from "../results/markdown";
 import { JsonTree } from "../results/tree";
@@ -39,6 +40,7 @@ export function CatalogPage({ server, kind, picked }: { server: Server; kind: Ca
   if (!catalog) return <div class="page">{failure ? <FailureBox failure={failure} /> : <p class="note">Reading the {WORDS[kind][1]} …</p>}</div>;
   return (
     <div class={`workbench ${picked === undefined ? "nothing-picked" : ""}`}>
+      {picked === undefined && <h1 class="visually-hidden">{WORDS[kind][1]}</h1>}
       <EntryList server={server} kind={kind} entries={entries} picked={picked} catalog={catalog} />
       {picked === undefined ? <NothingPicked server={server} kind={kind} count={entries.length} failure={catalog.errors[kind]} /> : <Detail key={`${kind} ${picked}`} server={server} kind={kind} name={picked} catalog={catalog} />}
     </div>
@@ -123,7 +125,8 @@ function CacheHint({ catalog, kind }: { catalog: Catalog; kind: CatalogKind }): 
   return <p class="list-foot">read {shortTime(at)}{hint?.ttlMs !== undefined ? ` · fresh for ${Math.round(hint.ttlMs / 1000)} s` : ""}{hint?.scope ? ` · ${hint.scope}` : ""}</p>;
 }
 
-function emptyReason(server: Server, kind: CatalogKind): string {
+export function emptyReason(server: Server, kind: CatalogKind): string {
+  if (server.state === "connecting") return "The server has not answered yet.";
   if (server.state !== "ready") return "The server is not connected.";
   const capability = kind === "templates" ? "resources" : kind;
   if (kind !== "skills" && server.capabilities && !Object.hasOwn(server.capabilities, capability)) return `The server does not declare the capability "${capability}".`;
@@ -136,6 +139,7 @@ function NothingPicked({ server, kind, count, failure }: { server: Server; kind:
       <section class="pane wide-pane" aria-label="Nothing picked">
         <FailureBox failure={server.failure}>
           <p class="row wrap">
+            <Action run={() => post(`/api/servers/${server.id}/connect`)}>Connect again</Action>
             {(server.state === "needs-auth" || server.failure.blame === "auth") && <a class="button primary" href={link(["s", server.id, "auth"])}>Log in, step by step</a>}
             <a class="button" href={link(["s", server.id, "checks"])}>Ask the doctor</a>
             <a class="button" href={link(["s", server.id])}>About this server</a>
@@ -233,16 +237,17 @@ export function Findings({ items }: { items: readonly Finding[] }): JSX.Element 
   );
 }
 
-const completer = (server: Server, ref: JsonObject, values: () => Record<string, string>) => async (argument: string, value: string): Promise<readonly string[]> => {
+const texts = (value: Json | undefined): Record<string, string> => Object.fromEntries(Object.entries(asObject(value)).map(([key, inner]) => [key, typeof inner === "string" ? inner : JSON.stringify(inner)]));
+
+const completer = (server: Server, ref: JsonObject): Suggest => async (argument, value, others) => {
   if (!server.capabilities || !Object.hasOwn(server.capabilities, "completions")) return [];
-  const { [argument]: _, ...context } = values();
+  const { [argument]: _, ...context } = texts(others);
   const answer = await post<{ values: string[] }>(`/api/servers/${server.id}/complete`, { ref, argument, value, context });
   return answer.values;
 };
 
 function PromptBench({ server, prompt }: { server: Server; prompt: JsonObject }): JSX.Element {
   const name = nameOf(prompt);
-  const values = useRef<Record<string, string>>({});
   const schema = useMemo(() => {
     const list = asList(prompt["arguments"]).map(asObject);
     return {
@@ -254,8 +259,7 @@ function PromptBench({ server, prompt }: { server: Server; prompt: JsonObject })
   }, [prompt]);
   return (
     <Runner
-      server={server.id} kind="prompt" name={name} schema={schema} runLabel="Get prompt" suggest={completer(server, { type: "ref/prompt", name }, () => values.current)}
-      prepare={(value) => { values.current = asObject(value) as Record<string, string>; return {}; }}
+      server={server.id} kind="prompt" name={name} schema={schema} runLabel="Get prompt" suggest={completer(server, { type: "ref/prompt", name })}
       head={<Head server={server} kind="prompts" name={name} title={asText(prompt["title"])} description={asText(prompt["description"])} />}
       foot={<Disclosure title="Definition"><JsonTree value={prompt} /></Disclosure>}
     />
@@ -266,10 +270,9 @@ function TemplateBench({ server, template }: { server: Server; template: JsonObj
   const pattern = asText(template["uriTemplate"]) ?? "";
   const names = useMemo(() => variables(pattern), [pattern]);
   const schema = useMemo(() => ({ type: "object", properties: Object.fromEntries(names.map((name) => [name, { type: "string" }])), additionalProperties: false }) as JsonObject, [names]);
-  const texts = (value: Json): Record<string, string> => Object.fromEntries(Object.entries(asObject(value)).map(([key, inner]) => [key, typeof inner === "string" ? inner : JSON.stringify(inner)]));
   return (
     <Runner
-      server={server.id} kind="resource" name={pattern} schema={schema} runLabel="Read resource" suggest={completer(server, { type: "ref/resource", uri: pattern }, () => ({}))}
+      server={server.id} kind="resource" name={pattern} schema={schema} runLabel="Read resource" suggest={completer(server, { type: "ref/resource", uri: pattern })}
       prepare={(value) => ({ name: expand(pattern, texts(value)), arguments: undefined })}
       matches={(call) => couldBe(pattern, call.name)}
       head={<Head server={server} kind="templates" name={pattern} title={asText(template["title"]) ?? asText(template["name"])} description={asText(template["description"])} />}

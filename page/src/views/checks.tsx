@@ -1,6 +1,6 @@
 // Doctor, lint, cost and permissions of one server.
 import type { JSX } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { get, post } from "../api/http";
 import { parseExact } from "../api/json";
 import type { Check, Cost, DoctorReport, Failure, Finding, PermissionAnswer, Server } from "../api/types";
@@ -9,7 +9,8 @@ import { catalogOf, doctorOf, loadCatalog } from "../state/store";
 import { count, plural } from "../ui/format";
 import { Action, Badge, Disclosure, Empty, FailureBox, Tabs, toFailure } from "../ui/parts";
 import { Theirs } from "../ui/text";
-import { Findings } from "./catalog";
+import { useGrowing } from "../ui/virtual";
+import { emptyReason, Findings } from "./catalog";
 
 const PARTS = [["doctor", "Doctor"], ["lint", "Lint"], ["cost", "Cost"], ["permissions", "Permissions"]] as const;
 
@@ -83,6 +84,7 @@ function Lint({ server }: { server: Server }): JSX.Element {
   const { value, failure } = useRead<{ findings: Finding[] }>(`/api/servers/${server.id}/lint`, [server.id, server.state]);
   if (failure) return <FailureBox failure={failure} />;
   if (!value) return <p class="note">Reading the definitions …</p>;
+  if (!server.counts.tools) return <NoTools server={server} />;
   if (value.findings.length === 0) return <Empty title="Nothing found"><p>Every schema is sound, no provider refuses a tool, and no text hides characters.</p></Empty>;
   return <Findings items={value.findings} />;
 }
@@ -91,13 +93,22 @@ function CostView({ server }: { server: Server }): JSX.Element {
   const { value, failure } = useRead<Cost>(`/api/servers/${server.id}/cost`, [server.id, server.state]);
   if (failure) return <FailureBox failure={failure} />;
   if (!value) return <p class="note">Counting …</p>;
-  const most = Math.max(1, ...value.tools.map((tool) => tool.tokens));
+  return server.counts.tools ? <CostTable server={server} value={value} /> : <NoTools server={server} />;
+}
+
+/** What nobody has read is neither sound nor cheap. */
+const NoTools = ({ server }: { server: Server }): JSX.Element => <Empty title="No tools to examine"><p>{emptyReason(server, "tools")}</p></Empty>;
+
+function CostTable({ server, value }: { server: Server; value: Cost }): JSX.Element {
+  const tools = useMemo(() => [...value.tools].sort((a, b) => b.tokens - a.tokens), [value]);
+  const most = Math.max(1, tools[0]?.tokens ?? 0);
+  const shown = useGrowing(tools.length);
   return (
     <>
       <p class="lead"><strong>{count(value.total)}</strong> tokens in every request to a model ({value.counter}). Instructions: {count(value.instructions)}.</p>
       <div class="table-box" tabIndex={0} role="region" aria-label="Cost of each tool">
         <table class="data named"><thead><tr><th scope="col">tool</th><th scope="col" class="num">tokens</th><th scope="col" class="num">description</th><th scope="col" class="num">schema</th><th scope="col">share</th></tr></thead>
-          <tbody>{[...value.tools].sort((a, b) => b.tokens - a.tokens).map((tool) => (
+          <tbody>{tools.slice(0, shown).map((tool) => (
             <tr key={tool.name}><td><a href={link(["s", server.id, "tools", tool.name])}><Theirs text={tool.name} /></a></td><td class="num">{count(tool.tokens)}</td><td class="num">{count(tool.description)}</td><td class="num">{count(tool.schema)}</td><td><span class="bar" style={{ width: `${(tool.tokens / most) * 120}px` }} /></td></tr>
           ))}</tbody>
         </table>

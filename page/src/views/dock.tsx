@@ -87,10 +87,8 @@ export function Stderr({ server }: { server: Server }): JSX.Element {
   useEffect(() => {
     if (loaded.has(server.id)) return;
     loaded.add(server.id);
-    get<{ lines: { at: number; text: string }[]; dropped: number }>(`/api/servers/${server.id}/stderr`).then((answer) => {
-      const newer = lines.items;
-      const from = answer.lines.at(-1)?.at ?? 0;
-      lines.items = [...answer.lines, ...newer.filter((line) => line.at > from)];
+    get<{ lines: { at: number; text: string }[]; dropped: number; seq: number }>(`/api/servers/${server.id}/stderr`).then((answer) => {
+      lines.items = [...answer.lines, ...lines.items.filter((line) => line.seq > answer.seq)].map((line) => ({ seq: answer.seq, ...line }));
       lines.dropped = answer.dropped;
       lines.version.value++;
     }, complain);

@@ -3,11 +3,12 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
 import { ApiError, post } from "../api/http";
-import { asList, asObject, asText, isObject, parseExact, pretty } from "../api/json";
+import { asList, asObject, asText, isObject, parseTyped, pretty } from "../api/json";
 import type { Json, JsonObject, Question, Violation } from "../api/types";
 import { SchemaForm } from "../forms/form";
 import { ContentList } from "../results/content";
 import { JsonTree } from "../results/tree";
+import { keepDraft, readDraft } from "../state/drafts";
 import { link } from "../state/route";
 import { calls, canSample, serverName } from "../state/store";
 import { Action, Badge, Disclosure, Elapsed, Facts, FailureBox, OutsideLink, safeUrl, toFailure } from "../ui/parts";
@@ -45,6 +46,9 @@ function Body({ question }: { question: Question }): JSX.Element {
 
 const answer = (question: Question, body: JsonObject): Promise<unknown> => post(`/api/questions/${question.id}`, body);
 
+/** Where a half-typed answer is kept: a question is shown in its call and on a page of its own. Ids begin anew with the inspector. */
+const draftOf = (question: Question): [string, string, string] => [question.server, "question", `${question.id} ${question.at}`];
+
 function Buttons({ question, children }: { question: Question; children: ComponentChildren }): JSX.Element {
   return (
     <div class="row wrap buttons">
@@ -66,7 +70,7 @@ function defaults(schema: JsonObject): JsonObject {
 
 function ElicitForm({ question }: { question: Question }): JSX.Element {
   const schema = question.schema ?? { type: "object" };
-  const [value, setValue] = useState<Json>(() => defaults(schema));
+  const [value, setValue] = useState<Json>(() => readDraft(...draftOf(question)) ?? defaults(schema));
   const [violations, setViolations] = useState<Violation[]>([]);
   const [failure, setFailure] = useState<Failure | undefined>(undefined);
   const send = async (unchecked: boolean): Promise<void> => {
@@ -80,7 +84,7 @@ function ElicitForm({ question }: { question: Question }): JSX.Element {
   };
   return (
     <form onSubmit={(event) => { event.preventDefault(); void send(false); }} onKeyDown={(event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); event.stopPropagation(); void send(false); } }}>
-      <SchemaForm schema={schema} value={value} set={(next) => { setValue(next ?? {}); setViolations([]); }} violations={violations} id={`q-${question.id}`} />
+      <SchemaForm schema={schema} value={value} set={(next) => { setValue(next ?? {}); keepDraft(...draftOf(question), next ?? {}); setViolations([]); }} violations={violations} id={`q-${question.id}`} />
       {failure && <FailureBox failure={failure} />}
       <Buttons question={question}>
         <Action kind="primary" run={() => send(false)}>Answer</Action>
@@ -104,7 +108,7 @@ function UrlCard({ question }: { question: Question }): JSX.Element {
 
 function SamplingCard({ question }: { question: Question }): JSX.Element {
   const params = question.sampling ?? {};
-  const [text, setText] = useState("");
+  const [text, setText] = useState(() => asText(readDraft(...draftOf(question))) ?? "");
   const id = `sample-${question.id}`;
   return (
     <>
@@ -116,7 +120,7 @@ function SamplingCard({ question }: { question: Question }): JSX.Element {
         </div>
       ))}
       <Facts items={[["max tokens", params["maxTokens"] !== undefined ? String(params["maxTokens"]) : undefined], ["temperature", params["temperature"] !== undefined ? String(params["temperature"]) : undefined], ["preferences", isObject(params["modelPreferences"]) ? <code><Theirs text={JSON.stringify(params["modelPreferences"])} /></code> : undefined], ["tools", asList(params["tools"]).length > 0 ? String(asList(params["tools"]).length) : undefined]]} />
-      <div class="field"><div class="field-head"><label for={id}>The answer, in the model's place</label></div><textarea id={id} rows={3} value={text} onInput={(event) => setText(event.currentTarget.value)} /></div>
+      <div class="field"><div class="field-head"><label for={id}>The answer, in the model's place</label></div><textarea id={id} rows={3} value={text} onInput={(event) => { setText(event.currentTarget.value); keepDraft(...draftOf(question), event.currentTarget.value); }} /></div>
       <Buttons question={question}>
         <Action kind="primary" disabled={text === ""} run={() => answer(question, { action: "accept", text })}>Answer by hand</Action>
         {canSample.value && <Action run={() => answer(question, { action: "accept", by: "model" })}>Let the model answer</Action>}
@@ -126,12 +130,12 @@ function SamplingCard({ question }: { question: Question }): JSX.Element {
 }
 
 function RequestCard({ question }: { question: Question }): JSX.Element {
-  const [text, setText] = useState("{}");
+  const [text, setText] = useState(() => asText(readDraft(...draftOf(question))) ?? "{}");
   const id = `request-${question.id}`;
   return (
     <>
-      <div class="field"><div class="field-head"><label for={id}>Result, as JSON</label></div><textarea id={id} class="code" rows={4} value={text} onInput={(event) => setText(event.currentTarget.value)} /></div>
-      <Buttons question={question}><Action kind="primary" run={() => answer(question, { action: "accept", result: parseExact(text) })}>Answer</Action></Buttons>
+      <div class="field"><div class="field-head"><label for={id}>Result, as JSON</label></div><textarea id={id} class="code" rows={4} value={text} onInput={(event) => { setText(event.currentTarget.value); keepDraft(...draftOf(question), event.currentTarget.value); }} /></div>
+      <Buttons question={question}><Action kind="primary" run={() => answer(question, { action: "accept", result: parseTyped(text) })}>Answer</Action></Buttons>
     </>
   );
 }

@@ -3,12 +3,12 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { ApiError, post } from "../api/http";
-import { asObject, parseExact, pretty } from "../api/json";
+import { asObject, asText, parseTyped, pretty } from "../api/json";
 import type { CallKind, CallRow, Failure, Json, NewCall, Saved, Violation } from "../api/types";
 import { get, request } from "../api/http";
 import { JsonEditor } from "../forms/editor";
 import { SchemaForm, type Suggest } from "../forms/form";
-import { type Schema, SchemaReader } from "../forms/schema";
+import { same, type Schema, SchemaReader } from "../forms/schema";
 import { CallView } from "../results/call";
 import { keepDraft, readDraft } from "../state/drafts";
 import { go, link, route, setParams, stayer } from "../state/route";
@@ -38,12 +38,14 @@ interface Props {
 export function Runner(props: Props): JSX.Element {
   const { server, kind, name, schema } = props;
   const [value, setValue] = useState<Json>(() => startValue(server, kind, name));
-  const [text, setText] = useState(() => pretty(value));
-  const [mode, setMode] = useState<"form" | "json">("form");
+  const halfTyped = (text: string): void => keepDraft(server, `${kind} text`, name, text);
+  const [text, setText] = useState(() => (route.value.params["args"] === undefined && asText(readDraft(server, `${kind} text`, name))) || pretty(value));
+  const [mode, setMode] = useState<"form" | "json">(() => (jsonProblem(text) === undefined ? "form" : "json"));
   const [violations, setViolations] = useState<Violation[]>([]);
   const [refused, setRefused] = useState(false);
   const [failure, setFailure] = useState<Failure | undefined>(undefined);
   const [asTask, setAsTask] = useState(false);
+  const [replaced, setReplaced] = useState<Json | undefined>(undefined);
   const touched = useRef(false);
   const problem = mode === "json" ? jsonProblem(text) : undefined;
 
@@ -53,17 +55,26 @@ export function Runner(props: Props): JSX.Element {
     setText(pretty(next));
     setRefused(false);
     keepDraft(server, kind, name, next);
+    halfTyped("");
+    setReplaced(undefined);
+  };
+  /** One click puts other arguments there; another brings back what a person typed. */
+  const replace = (next: Json): void => {
+    const typed = value;
+    change(next);
+    if (!same(typed, {}) && !same(typed, next)) setReplaced(typed);
   };
   const changeText = (next: string): void => {
     touched.current = true;
     setText(next);
     setRefused(false);
     try {
-      const parsed = parseExact(next);
+      const parsed = parseTyped(next);
       setValue(parsed);
       keepDraft(server, kind, name, parsed);
+      halfTyped("");
     } catch {
-      // half-typed: the value stays until this is JSON again
+      halfTyped(next); // the value stays until this is JSON again
     }
   };
 
@@ -81,6 +92,7 @@ export function Runner(props: Props): JSX.Element {
     try {
       const call: NewCall = { server, kind, name, arguments: value, ...(sendAnyway ? { sendAnyway } : {}), ...(asTask ? { asTask } : {}), ...props.prepare?.(value) };
       const row = await post<CallRow>("/api/calls", call);
+      if (!sendAnyway) setViolations([]);
       if (isStillHere()) setParams({ call: row.id, args: undefined });
     } catch (error) {
       if (error instanceof ApiError && error.status === 422) {
@@ -112,8 +124,9 @@ export function Runner(props: Props): JSX.Element {
         <div class="row wrap form-tools">
           <Segments label="Edit the arguments as" items={[["form", "Form"], ["json", "JSON"]]} current={mode} pick={setMode} />
           <span class="grow" />
-          <button type="button" class="small ghost" onClick={() => change(reader.first(schema, "", 0, true))}>Example</button>
-          <button type="button" class="small ghost" onClick={() => { touched.current = false; change({}); setViolations([]); }}>Clear</button>
+          {replaced !== undefined && <button type="button" class="small ghost" onClick={() => change(replaced)}>Undo</button>}
+          <button type="button" class="small ghost" onClick={() => replace(reader.first(schema, "", 0, true))}>Example</button>
+          <button type="button" class="small ghost" onClick={() => { replace({}); touched.current = false; setViolations([]); }}>Clear</button>
         </div>
         {mode === "form" ? (
           <SchemaForm schema={schema} value={value} set={(next) => change(next ?? {})} violations={shown} id={id} suggest={props.suggest} />
@@ -125,7 +138,7 @@ export function Runner(props: Props): JSX.Element {
           </>
         )}
         {failure && <FailureBox failure={failure} />}
-        {refused && <p class="failure-line" role="alert">Not sent: the arguments break the tool's schema. Mend the marked fields, or send them anyway to see what the server says.</p>}
+        {refused && <p class="failure-line" role="alert">Not sent: the arguments break their schema. Mend the marked fields, or send them anyway to see what the server says.</p>}
         <div class="row wrap run-row">
           <Action kind="primary" disabled={problem !== undefined} run={() => run(false)} title="Ctrl+Enter">{props.runLabel ?? "Run"}</Action>
           {violations.length > 0 && <Action run={() => run(true)}>Send anyway</Action>}
@@ -136,7 +149,7 @@ export function Runner(props: Props): JSX.Element {
         </div>
         {props.foot}
       </section>
-      <ResultPane {...props} reuse={change} />
+      <ResultPane {...props} reuse={replace} />
     </>
   );
 }
@@ -145,7 +158,7 @@ function startValue(server: string, kind: string, name: string): Json {
   const given = route.value.params["args"];
   if (given !== undefined) {
     try {
-      return parseExact(given);
+      return parseTyped(given);
     } catch {
       say("The arguments in this link are not JSON.", true);
     }

@@ -8,7 +8,7 @@ import { JsonTree } from "../results/tree";
 import { go, link } from "../state/route";
 import { activitiesOf, loadActivities, servers } from "../state/store";
 import { duration, plural, time } from "../ui/format";
-import { Action, Badge, complain, Disclosure, Empty, Facts, FailureBox, OutsideLink, say, StateBadge } from "../ui/parts";
+import { Action, Badge, complain, Disclosure, Elapsed, Empty, Facts, FailureBox, OutsideLink, say, StateBadge } from "../ui/parts";
 import { Theirs } from "../ui/text";
 import { WORDS } from "./catalog";
 import { Stderr } from "./dock";
@@ -42,11 +42,18 @@ function ServerCard({ server }: { server: Server }): JSX.Element {
         {server.connections > 1 && <Badge tone="warn">connected {server.connections} times</Badge>}
         {server.connectMs !== undefined && <span class="note inline">in {duration(server.connectMs)}</span>}
       </p>
+      <Waiting server={server} />
       {server.failure && <FailureBox failure={server.failure} />}
       <p class="row wrap counts">{KINDS.filter((kind) => server.counts[kind]).map((kind) => <a key={kind} href={link(["s", server.id, kind])}>{plural(server.counts[kind] ?? 0, ...WORDS[kind])}</a>)}</p>
       <ServerButtons server={server} />
     </article>
   );
+}
+
+/** A server that hangs says nothing: the page does. */
+function Waiting({ server }: { server: Server }): JSX.Element | null {
+  if (server.connectingSince === undefined) return null;
+  return <p class="note">No answer yet, for <Elapsed since={server.connectingSince} />. It has {duration(server.options.timeout)}.{server.stderrLines > 0 && <> It wrote {plural(server.stderrLines, "line")} to <a href={link(["s", server.id])}>stderr</a>.</>} <a href={link(["s", server.id, "checks"])}>Ask the doctor</a></p>;
 }
 
 function ServerButtons({ server }: { server: Server }): JSX.Element {
@@ -126,6 +133,7 @@ export function ServerPage({ server }: { server: Server }): JSX.Element {
   return (
     <div class="page">
       <header class="row wrap"><h1><Theirs text={server.name} /></h1><StateBadge state={server.state} /></header>
+      <Waiting server={server} />
       {server.failure && <FailureBox failure={server.failure} />}
       <ServerButtons server={server} />
       <div class="columns">
@@ -183,7 +191,7 @@ function Options({ server }: { server: Server }): JSX.Element {
           <div class="field"><div class="field-head"><label for="opt-era">Era</label></div><select id="opt-era" value={options.era} onChange={(event) => void change({ era: event.currentTarget.value as ServerOptions["era"] })}><option value="auto">negotiate</option><option value="modern">modern only</option><option value="legacy">legacy only</option></select></div>
           <div class="field"><div class="field-head"><label for="opt-timeout">Timeout, seconds</label></div><input id="opt-timeout" type="text" inputMode="decimal" value={String(options.timeout / 1000)} onChange={(event) => { const seconds = Number(event.currentTarget.value); if (seconds > 0) void change({ timeout: seconds * 1000 }); }} /></div>
           <div class="field"><div class="field-head"><label for="opt-bytes">Largest message, MB (max_message_bytes), from the next connection on</label></div><input id="opt-bytes" type="text" inputMode="decimal" value={String(options.maxMessageBytes / MB)} onChange={(event) => { const megabytes = Number(event.currentTarget.value); if (megabytes > 0) void change({ maxMessageBytes: Math.round(megabytes * MB) }); }} /></div>
-          <div class="field"><div class="field-head"><label for="opt-log">Log level</label></div><select id="opt-log" value={options.logLevel ?? ""} onChange={(event) => void change({ logLevel: event.currentTarget.value || undefined })}><option value="">the server's own</option>{["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"].map((level) => <option key={level} value={level}>{level}</option>)}</select></div>
+          <div class="field"><div class="field-head"><label for="opt-log">Log level</label></div><select id="opt-log" value={options.logLevel ?? ""} onChange={(event) => void change({ logLevel: event.currentTarget.value || null })}><option value="">the server's own</option>{["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"].map((level) => <option key={level} value={level}>{level}</option>)}</select></div>
         </div>
         <div>
           <p class="note">Capabilities that we declare, from the next connection on:</p>

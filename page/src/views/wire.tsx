@@ -4,6 +4,7 @@ import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { get, getBlob, getText, query, request } from "../api/http";
 import type { Exchange, Failure, MessageDetail, MessageRow } from "../api/types";
+import { pretty } from "../api/json";
 import { JsonTree } from "../results/tree";
 import { link, route, setParams } from "../state/route";
 import { serverName, servers } from "../state/store";
@@ -156,7 +157,7 @@ export function MessagePanel({ path, close, find = "" }: { path: string; close: 
         <strong>{detail ? <Theirs text={detail.method ?? detail.kind} /> : "Message"}</strong>
         {detail && <Badge tone={detail.kind === "error" || detail.kind === "invalid" ? "bad" : "quiet"}>{detail.kind}</Badge>}
         <span class="grow" />
-        {detail && <CopyAs path={path} />}
+        {detail && <CopyAs path={path} detail={detail} />}
         <button type="button" class="small ghost" aria-label="Close message" onClick={close}>✕</button>
       </header>
       {failure && <FailureBox failure={failure} />}
@@ -165,18 +166,23 @@ export function MessagePanel({ path, close, find = "" }: { path: string; close: 
   );
 }
 
-function CopyAs({ path }: { path: string }): JSX.Element {
+/** What can be sent again can be copied as a program; a recording has its messages alone. */
+function CopyAs({ path, detail }: { path: string; detail: MessageDetail }): JSX.Element {
+  const isLive = path.startsWith("/api/messages/");
+  const isRequest = isLive && detail.direction === "out" && detail.kind === "request";
   const as = (kind: string, label: string): JSX.Element => <Action kind="small ghost" run={() => getText(`${path}/copy?as=${kind}`).then((text) => copy(text, `Copied as ${label}`))}>{label}</Action>;
-  return <span class="copy-as" role="group" aria-label="Copy as">{as("curl", "curl")}{as("python", "Python")}{as("pytest", "pytest")}{as("json", "JSON")}</span>;
+  return <span class="copy-as" role="group" aria-label="Copy as">{isLive && detail.direction === "out" && detail.exchange && as("curl", "curl")}{isRequest && as("python", "Python")}{isRequest && as("pytest", "pytest")}{isLive ? as("json", "JSON") : <CopyButton label="JSON" text={() => detail.text ?? pretty(detail.body)} />}</span>;
 }
 
 function MessageBody({ detail, path, find }: { detail: MessageDetail; path: string; find: string }): JSX.Element {
+  const answer = detail.kind === "request" ? wire.rows.find((row) => row.pair === detail.seq) : undefined;
   return (
     <>
       <Facts items={[
         ["at", time(detail.at)], ["server", <Theirs text={serverName(detail.server)} />], ["id", detail.id !== undefined ? String(detail.id) : undefined], ["took", duration(detail.ms)],
         ["size", bytes(detail.size)], ["revision", [detail.era, detail.revision].filter(Boolean).join(" ")], ["connection", String(detail.connection)],
         ["pair", detail.pair !== undefined ? <a href={link(["wire"], { ...route.value.params, seq: detail.pair })}>its request</a> : undefined],
+        ["answer", answer && path.startsWith("/api/messages/") ? <a href={link(["wire"], { ...route.value.params, seq: answer.seq })}><Theirs text={answer.summary.slice(0, 80)} /></a> : undefined],
         ["call", detail.call ? <a href={link(["calls", detail.call])}>{detail.call}</a> : undefined],
       ]} />
       {detail.truncated && <p class="note">Only the beginning is shown. <Action kind="small" run={async () => save("message.json", await getBlob(`${path}/body`))}>Save all of it</Action></p>}

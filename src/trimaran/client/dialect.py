@@ -202,11 +202,9 @@ class ModernDialect:
         return headers
 
     def outcome(self, frame: Frame) -> tuple[str, Raw]:
-        failure = frame.failure()
-        if failure is not None:
-            raise failure
         result = frame.result
-        assert result is not UNSET
+        if result is UNSET:
+            raise frame.failure() or AssertionError
         try:
             kind = _decode_type(result).result_type
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

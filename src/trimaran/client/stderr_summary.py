@@ -39,7 +39,7 @@ _INSTALLED: Final = ("site-packages", "/lib/python", str(Path(__file__).parents[
 def telling_lines(lines: Sequence[str], most: int = _SHOWN) -> list[str]:
     """At most this many lines, in their order: the first and the last that name a cause, where in Python, then the end."""
     numbered = [(number, _COLOUR.sub("", line).rstrip()) for number, line in enumerate(lines) if line.strip()]
-    causes = [number for number, line in numbered if _CAUSE.match(line)]
+    causes = [number for number, line in numbered if _CAUSE.match(line, 0, _LONGEST)]
     chosen = dict.fromkeys([*causes[:1], *causes[-(most // 2) :]][:most])
     places = [number for number, line in numbered if _PLACE.match(line) and causes and number < causes[-1]]
     if len(chosen) < most:

@@ -15,14 +15,13 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Literal, final
-from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
 from trimaran.errors import Error, LocalProtocolError, ProtocolError
 from trimaran.types import Tool
 
-from .consent import ConsentBridge, ConsentLost, Question
+from .consent import ConsentBridge, ConsentLost, Question, split_as_browsers_do
 from .permissions import Decision, DecisionLog, Gate, Subject, Tier
 from .trust.nested_texts import texts_in
 
@@ -313,6 +312,6 @@ def _is_web(url: str) -> bool:
     if _WEB.match(url) is None or not url.isprintable():
         return False
     try:
-        return bool(urlsplit(url).hostname)  # the person must see the host of the page
+        return bool(split_as_browsers_do(url).hostname)  # the person must see the host of the page
     except ValueError:
         return False

@@ -26,7 +26,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final, Literal, Self, TypeAlias, final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from trimaran.client.server_requests import Elicitation, Sampling
 from trimaran.errors import ConfigError, DeclarationError, Error, LocalProtocolError
@@ -35,7 +35,16 @@ from trimaran.types import Json, Tool
 from .permissions import Decision, RememberedAnswers
 from .trust.review import HeldDefinition
 
-__all__ = ["CAP", "MOST_WAITING", "ConsentBridge", "ConsentLost", "Question", "Questions", "Reply"]
+__all__ = [
+    "CAP",
+    "MOST_WAITING",
+    "ConsentBridge",
+    "ConsentLost",
+    "Question",
+    "Questions",
+    "Reply",
+    "split_as_browsers_do",
+]
 
 log: Final = logging.getLogger("trimaran.host")
 
@@ -55,6 +64,15 @@ class ConsentLost(Error):
     """The person left before answering a question. Nothing was done."""
 
     kind = "consent_lost"
+
+
+def split_as_browsers_do(url: str) -> SplitResult:
+    """Where a browser goes. It reads "\\" as "/": the text after it is not part of the host, even if "@" follows.
+
+    Raises:
+        ValueError: this is no URL.
+    """
+    return urlsplit(url.replace("\\", "/"))
 
 
 @final
@@ -118,8 +136,7 @@ class Question:
     def host(self) -> str:
         """The host of the page to visit, for the person's decision. Punycode stays as it is."""
         try:
-            # A browser reads "\\" as "/": the text after it is not part of the host, even if "@" follows.
-            return urlsplit((self.url or "").replace("\\", "/")).netloc.rpartition("@")[2]
+            return split_as_browsers_do(self.url or "").netloc.rpartition("@")[2]
         except ValueError:
             return ""
 

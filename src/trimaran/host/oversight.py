@@ -111,9 +111,12 @@ class Oversight:
 
     # --- definitions -------------------------------------------------------------------------------------------------
 
-    def tools(self, server: str, tools: Mapping[str, Tool], others: Collection[tuple[str, str]]) -> Scanned:
+    async def tools(self, server: str, tools: Mapping[str, Tool], others: Collection[tuple[str, str]]) -> Scanned:
         """Look at what a server lists."""
-        return self.scanner.tools(server, tools, others)
+        scanner = self.scanner
+        # In a thread: a server chooses how much there is to read. What was found is kept, and the rest is quick.
+        await asyncio.to_thread(scanner.read_ahead, server, tools)
+        return scanner.tools(server, tools, others)
 
     def forget(self, server: str) -> None:
         """The server is gone."""

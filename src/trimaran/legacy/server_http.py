@@ -74,7 +74,7 @@ class LegacyHttp:
         self._plain = plain
         self._checks_version = validate_protocol_version
         self._engine: Engine = None  # pyright: ignore[reportAttributeAccessIssue]
-        self._streams: dict[str, dict[str, CallStream]] = {}
+        self._streams: dict[str, set[CallStream]] = {}
         self._replay = ByteBudget(server.limits.replay_total_bytes)
         self._shared = None
         if server.runtime.fleet is not None and self._require_session:
@@ -248,9 +248,8 @@ class LegacyHttp:
             del session.cancelled_early[call.id]
             exchange.cancelled = True
         session.calls[call.id] = exchange
-        live = self._streams.setdefault(session.id, {})
-        key = f"{id(stream)}"
-        live[key] = stream
+        live = self._streams.setdefault(session.id, set())
+        live.add(stream)
         exchange.on_stuck = lambda: self._engine.spawn(self._answer_for(exchange, stream))
         exchange.task = None if stream.request is None else getattr(stream.request.responder, "task", None)
         self._engine.keep_alive.add(stream)
@@ -260,7 +259,7 @@ class LegacyHttp:
             self._engine.keep_alive.remove(stream)
             session.calls.pop(call.id, None)
             session.touch()
-            live.pop(key, None)
+            live.discard(stream)
             if not live:
                 self._streams.pop(session.id, None)
 
@@ -432,7 +431,7 @@ class LegacyHttp:
         if stream == "g" or not is_known:
             await outlet.stream(request, after if stream == "g" else -1, self._server.runtime.writer, self._engine)
             return
-        live = next((s for s in self._streams.get(session.id, {}).values() if s.name == stream), None)
+        live = next((s for s in self._streams.get(session.id, ()) if s.name == stream), None)
         if live is not None:
             await live.resume(request, after, self._engine)
         else:

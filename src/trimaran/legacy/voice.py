@@ -58,6 +58,11 @@ class LegacyVoice:
             result = msgspec.structs.replace(result, ttl_ms=None, cache_scope=None)
         return self._writer.legacy_result(call.id, result)
 
+    def wraps(self, call: IncomingCall) -> bool:
+        """Does all structure in the results of the called tool travel in an envelope?"""
+        envelope = self._envelope(call)
+        return envelope is not None and envelope.wraps
+
     def _envelope(self, call: IncomingCall) -> Envelope | None:
         """How the results of the called tool travel, as it was decided when the tool was declared."""
         entry = self._session.server.tools.view.get(call.params.name) if call.method == "tools/call" else None

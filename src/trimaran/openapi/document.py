@@ -22,6 +22,7 @@ from trimaran.errors import ConfigError
 from trimaran.files import read_file
 
 __all__ = [
+    "METHODS",
     "Document",
     "DocumentFault",
     "RawOperation",
@@ -52,6 +53,8 @@ class RawOperation(NamedTuple):
     content: Mapping[str, Any]
     parameters: Sequence[Mapping[str, Any]]
     body: Mapping[str, Any] | None
+    server_url: str = ""
+    """Where this operation is, if it is elsewhere than the others: many APIs take uploads at another host."""
 
     @property
     def label(self) -> str:
@@ -179,7 +182,10 @@ class Document:
             schemes = as_list(self._content.get("schemes")) or ["https"]
             scheme = "https" if "https" in schemes else str(schemes[0])
             return f"{scheme}://{host}{as_text(self._content.get('basePath'))}" if host else ""
-        first = as_map(next(iter(as_list(self._content.get("servers"))), None))
+        return self._first_server(self._content.get("servers"))
+
+    def _first_server(self, servers: Any) -> str:
+        first = as_map(next(iter(as_list(servers)), None))
         variables = as_map(first.get("variables"))
 
         def default(match: re.Match[str]) -> str:
@@ -234,7 +240,9 @@ class Document:
             plain = [_swagger_parameter(entry) for entry in parameters if entry.get("in") not in ("body", "formData")]
             return RawOperation(method, path, content, plain, body)
         body = as_map(self.resolve(content.get("requestBody")))
-        return RawOperation(method, path, content, parameters, body or None)
+        servers = content.get("servers") or item.get("servers")
+        server_url = self._first_server(servers) if servers else ""
+        return RawOperation(method, path, content, parameters, body or None, server_url)
 
     def _swagger_body(
         self, content: Mapping[str, Any], parameters: Sequence[Mapping[str, Any]]

@@ -49,10 +49,11 @@ async def fetch_document(url: str, *, timeout: float = 60.0) -> bytes:
 
 
 class HttpSend:
-    """Sends requests below one base URL."""
+    """Sends requests below one base URL; `has_other_servers`: those of operations with a server of their own go there."""
 
-    def __init__(self, base_url: str, *, timeout: float, most_bytes: int) -> None:
+    def __init__(self, base_url: str, *, timeout: float, most_bytes: int, has_other_servers: bool = False) -> None:
         self._base_url = base_url
+        self._has_other_servers = has_other_servers
         self._timeout = timeout
         self._most_bytes = most_bytes
         self._session: aiohttp.ClientSession | None = None
@@ -67,17 +68,17 @@ class HttpSend:
             self._session = None
 
     async def __call__(self, request: ApiRequest) -> ApiResponse:
+        base_url = (self._has_other_servers and request.server_url) or self._base_url
+        host = urlsplit(base_url).netloc
         try:
             async with asyncio.timeout(self._timeout):
-                response = await follow_redirects(self._send, request, self._base_url)
+                response = await follow_redirects(self._send, request, base_url)
         except TimeoutError:
             raise ToolError(f"the API did not answer within {self._timeout:g} s") from None
         except aiohttp.ClientResponseError as error:
-            raise ToolError(
-                f"the API at {urlsplit(self._base_url).netloc} sent an invalid answer: {error.message}"
-            ) from None
+            raise ToolError(f"the API at {host} sent an invalid answer: {error.message}") from None
         except (aiohttp.ClientError, OSError) as error:
-            self._outage.failed(f"the API at {urlsplit(self._base_url).netloc} cannot be reached: {error}")
+            self._outage.failed(f"the API at {host} cannot be reached: {error}")
             raise ToolError("the API cannot be reached at the moment") from None
         self._outage.succeeded()
         return response

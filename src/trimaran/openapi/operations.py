@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from .definitions import ArgumentSource, SchemaWriter
 from .descriptions import describe, shorten
-from .document import Document, RawOperation, as_list, as_map, as_text
+from .document import METHODS, Document, RawOperation, as_list, as_map, as_text
 from .merging import merge_parts
 from .schemas import is_binary
 
@@ -67,6 +67,8 @@ _WRITING: Final = frozenset(
 )  # fmt: skip
 _COMPOUND: Final = frozenset(("properties", "additionalProperties", "allOf", "anyOf", "oneOf"))
 _TOKEN_TEXT: Final = re.compile(r"(?:\w+ )?(?:authentication|authorization|access|api|oauth) token\b", re.I)
+_FASTAPI_END: Final = re.compile(rf"_(?:{'|'.join(METHODS)})$")
+_PATH_NAMES: Final = re.compile(r"\{([^{}/?]+)\}")
 _MAX_NAME: Final = 64
 _ARGUMENT: Final = re.compile(r"(?!_)[A-Za-z0-9_.-]{1,64}(?<!_)")
 _MAX_TEXT: Final = 700
@@ -116,6 +118,8 @@ class Operation(Struct, frozen=True):
     """Required parameters that are credentials, by place and name: some documents have them beside `security`."""
     statuses: dict[str, str]
     """What the document says about each status."""
+    server_url: str
+    """Where the operation is, if the document names a server for it alone."""
 
     @property
     def label(self) -> str:
@@ -148,13 +152,21 @@ def compile_operation(
         place, name = parameter.get("in"), parameter.get("name")
         if (place, name) not in system and not (place == "header" and as_text(name).lower() in headers):
             compiler.add_parameter(parameter)
+    for name in dict.fromkeys(_PATH_NAMES.findall(raw.path.partition("#")[0])):
+        if ("path", name) not in names:  # written by hand and forgotten
+            compiler.add_parameter({"name": name, "in": "path", "schema": {"type": "string"}})
     media_type = compiler.add_body() if raw.body else None
     security = raw.content.get("security", document.security)
     responses = document.responses(raw)
     stated = short = as_text(raw.content.get("operationId")) or raw.method + raw.path
-    if stated.endswith(f"_{raw.method}"):
+    if (match := _FASTAPI_END.search(stated)) and stated[: match.start()].endswith(re.sub(r"\W", "_", raw.path)):
+        # A function of several methods has one id for all, with whichever method came first out of a set.
+        stated = stated[: match.start()] + f"_{raw.method}"
         short = stated.removesuffix(re.sub(r"\W", "_", raw.path) + f"_{raw.method}") or stated
-    name = _name_of(stated)
+    if stated.isascii() or re.search(r"[A-Za-z0-9]", stated):
+        name = _name_of(stated)
+    else:  # not a letter of it may be in the name of a tool
+        name = _name_of(raw.method + raw.path)
     return Operation(
         name=name,
         short_name=name if short is stated else _name_of(short),
@@ -173,6 +185,7 @@ def compile_operation(
         security=[[str(name) for name in as_map(entry)] for entry in as_list(security)],
         credentials=compiler.credentials,
         statuses={status: shorten(as_text(entry.get("description")), 200) for status, entry in responses.items()},
+        server_url=raw.server_url,
     )
 
 
@@ -247,13 +260,16 @@ class _Compiler:
         shape = self._flat_object(schema)
         if shape is None or not (_JSON.match(media_type) or "form" in media_type):
             text = as_text(body.get("description"))
-            is_bytes = not (_JSON.match(media_type) or media_type.startswith("text/") or "xml" in media_type)
-            self._add(
-                Placement("body", "body", is_binary=is_bytes),
-                {"type": "string", "format": "binary"} if is_bytes else schema or {"type": "string"},
-                is_required=is_required,
-                text=text,
-            )
+            is_text = media_type.startswith("text/") or "xml" in media_type
+            is_bytes = not (is_text or _JSON.match(media_type))
+            if is_bytes:
+                schema = {"type": "string", "format": "binary"}
+            elif is_text and (resolved.get("type") != "string" or is_binary(resolved)):
+                schema, text = (
+                    {"type": "string"},
+                    f"{text} ({media_type})".strip(),
+                )  # only JSON is written for the model
+            self._add(Placement("body", "body", is_binary=is_bytes), schema or {}, is_required=is_required, text=text)
             return media_type
         # Most documents do not say whether the body itself is required, and mean that it is (all of Twilio's).
         required = as_list(shape.get("required")) if body.get("required") is not False else []

@@ -26,6 +26,8 @@ __all__ = ["ApiRequest", "build_request"]
 
 _RESERVED: Final = ":/?[]@!$'()*,;"  # those that do not end a parameter
 _DELIMITERS: Final = {"spaceDelimited": "%20", "pipeDelimited": "%7C", "form": ","}
+_STEPS: Final = re.compile(r"[/\\]")
+_DOTS: Final = frozenset({".", ".."})
 _MEDIA_TYPE: Final = re.compile(r"[\w.+-]+/[\w.+-]+")
 Pairs = list[tuple[str, str]]
 
@@ -40,6 +42,8 @@ class ApiRequest(Struct):
     headers: dict[str, str]
     cookies: dict[str, str]
     body: bytes | None
+    server_url: str = ""
+    """Where the operation is, if the document names a server for it alone."""
 
     @property
     def all_headers(self) -> dict[str, str]:
@@ -61,8 +65,15 @@ def build_request(operation: Operation, arguments: Mapping[str, Any]) -> ApiRequ
         ToolError: an argument cannot be written where it belongs.
     """
     request = ApiRequest(
-        operation.method.upper(), operation.path, [], {"accept": "application/json, */*;q=0.8"}, {}, None
+        operation.method.upper(),
+        operation.path,
+        [],
+        {"accept": "application/json, */*;q=0.8"},
+        {},
+        None,
+        operation.server_url,
     )
+    media_type = operation.media_type
     fields: list[tuple[Placement, Any]] = []
     values = [(operation.placements.get(argument), argument, value) for argument, value in arguments.items()]
     values += [(placement, placement.name, value) for placement, value in operation.constants]
@@ -72,13 +83,13 @@ def build_request(operation: Operation, arguments: Mapping[str, Any]) -> ApiRequ
         if placement.place == "field":
             fields.append((placement, value))
         elif placement.place == "body":
-            request.body = _whole_body(operation.media_type or "", placement, value, argument)
+            request.body, media_type = _whole_body(media_type or "", placement, value, argument)
         else:
             _place(request, placement, value, argument)
-    if "{" in request.path:
+    if "{" in request.path.partition("#")[0]:
         raise ToolError(f"{operation.label}: an argument for the path is missing: {request.path}")
-    if operation.media_type is not None:
-        _write_fields(request, operation.media_type, fields, needs_body=operation.needs_body)
+    if media_type is not None:
+        _write_fields(request, media_type, fields, needs_body=operation.needs_body)
     return request
 
 
@@ -121,12 +132,20 @@ def _form(placement: Placement, value: Any) -> list[str]:
     return _query(placement, value)
 
 
-def _whole_body(media_type: str, placement: Placement, value: Any, argument: str) -> bytes:
+def _whole_body(media_type: str, placement: Placement, value: Any, argument: str) -> tuple[bytes, str]:
+    """The body and its media type."""
     if placement.is_binary:
-        return _from_base64(value, argument)[0]
+        data, own_type = _from_base64(value, argument)
+        return data, _concrete(own_type, "") if "*" in media_type else media_type
     if isinstance(value, str) and "json" not in media_type:
-        return value.encode()
-    return msgspec.json.encode(value)
+        return value.encode(), media_type
+    return msgspec.json.encode(value), media_type
+
+
+def _concrete(own_type: str, stated_type: str) -> str:
+    """The media type of bytes: the one they bring with them, or the one of the document if that is not a range."""
+    media_type = own_type if _MEDIA_TYPE.fullmatch(own_type) else stated_type
+    return media_type if media_type and "*" not in media_type else "application/octet-stream"
 
 
 def _from_base64(value: Any, argument: str) -> tuple[bytes, str]:
@@ -147,8 +166,7 @@ def _multipart(fields: list[tuple[Placement, Any]], boundary: str) -> bytes:
             media_type = placement.media_type
             if placement.is_binary:
                 data, own_type = _from_base64(member, placement.name)
-                stated = own_type if _MEDIA_TYPE.fullmatch(own_type) else media_type or ""
-                media_type = stated if stated and "*" not in stated else "application/octet-stream"
+                media_type = _concrete(own_type, media_type or "")
                 extension = mimetypes.guess_extension(media_type) if own_type else None
                 head += f'; filename="{safe}{extension or ""}"'
             else:
@@ -191,9 +209,13 @@ def _header_text(value: Any, argument: str, *, explode: bool) -> str:
 
 
 def _path_text(placement: Placement, value: Any, argument: str) -> str:
-    parts = [(key, quote(text, safe="")) for key, text in _members(value)]
-    if any(text in ("", ".", "..") for _, text in parts) or not parts:
-        raise ToolError(f"the argument {argument!r} is part of the path and must not be empty, '.' or '..'")
+    members = list(_members(value))
+    # Between slashes, too: gateways before an API decode %2F, and then resolve the dots.
+    if not members or any(not text or _DOTS.intersection(_STEPS.split(text)) for _, text in members):
+        raise ToolError(
+            f"the argument {argument!r} is part of the path and must not be empty, nor have a step '.' or '..'"
+        )
+    parts = [(key, quote(text, safe="")) for key, text in members]
     name = quote(placement.name, safe="")
     separator = {"label": ".", "matrix": ";"}.get(placement.style, ",") if placement.explode else ","
     texts = [_path_part(key, text, placement, name) for key, text in parts]

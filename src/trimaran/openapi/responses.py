@@ -27,7 +27,10 @@ from .operations import Operation
 __all__ = ["ApiResponse", "read_response"]
 
 _JSON: Final = re.compile(r"application/(?:[\w.+-]+\+)?json\b")
-_NEXT: Final = re.compile(r"""<([^<>]*)>[^<>]*;\s*rel\s*=\s*"?(?:[\w ]* )?next\b""", re.I)
+# Bounded: an API could make a header that is looked at by the square of its length.
+_NEXT: Final = re.compile(
+    r"""<([^<>]{0,8192})>[^<>]{0,200}?;\s{0,8}rel\s{0,8}=\s{0,8}"?(?:[\w ]{0,60} )?next\b""", re.I
+)
 _MAX_REASON: Final = 2000
 
 

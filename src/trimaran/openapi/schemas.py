@@ -225,7 +225,7 @@ class SchemaConverter:
         if not self._is_output:
             self._bound(schema, source, kind)
         if kind == "array" or (kind is None and "items" in source):
-            schema["items"] = self._convert(source.get("items"))
+            schema["items"] = self._convert(_items_of(source))
         if kind == "object" or (kind is None and "properties" in source):
             self._object(schema, source)
         return schema
@@ -345,6 +345,15 @@ def _types_of(source: Mapping[str, Any]) -> tuple[list[str], bool]:
         types = [kind for kind in kinds if kind is not None and not (kind == "integer" and "number" in kinds)]
         is_nullable = is_nullable or None in options
     return list(dict.fromkeys(types)), is_nullable
+
+
+def _items_of(source: Mapping[str, Any]) -> Any:
+    """The schema of each item. Of a tuple it is one of those of its places: providers know no other arrays."""
+    items = source.get("items")
+    places = as_list(source.get("prefixItems"))
+    if not places:
+        return items
+    return {"anyOf": [*places, *([] if items is False else [items])]}
 
 
 def _listed(source: Mapping[str, Any]) -> list[Any]:

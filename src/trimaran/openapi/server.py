@@ -116,7 +116,12 @@ def build_server(
     if send is None:
         from .http import HttpSend
 
-        send = HttpSend(_base_of(document, base_url), timeout=timeout, most_bytes=response_bytes)
+        send = HttpSend(
+            _base_of(document, base_url),
+            timeout=timeout,
+            most_bytes=response_bytes,
+            has_other_servers=base_url is None,  # who says where the API is means all of it, and its credentials
+        )
     request_headers = RequestHeaders(headers or {}, forward_headers)
     credentials = ApiCredentials(document.security_schemes, auth, forward_token=forward_token)
     server = Server(

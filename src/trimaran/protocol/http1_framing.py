@@ -82,6 +82,7 @@ _DECISIVE: Final = frozenset(
 _PRINTABLE: Final = bytes(byte if 0x20 <= byte < 0x7F else ord("?") for byte in range(256))
 
 _NO_LIMIT: Final = 1 << 60
+_MOST_DIGITS: Final = 15  # of a length: a petabyte
 
 TOO_LARGE: Final = b"\0too large"
 """In the place of a body that is not read."""
@@ -448,7 +449,16 @@ class KnownHead:
     and a new value must be printable ASCII: so the parser would read the same. It reads or refuses whatever does not fit.
     """
 
-    __slots__ = ("_changing", "_head", "_length_changes", "_max_body", "_max_head", "_parts", "_start")
+    __slots__ = (
+        "_changing",
+        "_head",
+        "_is_length_last",
+        "_length_changes",
+        "_max_body",
+        "_max_head",
+        "_parts",
+        "_start",
+    )
 
     def __init__(self, head: Head, raw: bytes, changing: frozenset[str], *, max_head: int, max_body: int) -> None:
         self._head = head
@@ -457,6 +467,8 @@ class KnownHead:
         self._max_head = max_head
         self._max_body = max_body
         self._start, self._parts = _cut(raw, changing)
+        self._is_length_last = self._parts == [("content-length", b"\r\n\r\n")]
+        """Nothing changes but the length, as with clients that put it last."""
 
     def changes(self, headers: Mapping[str, str]) -> frozenset[str]:
         """The fields that have changed until now, those of this next head included."""
@@ -481,6 +493,14 @@ class KnownHead:
             return None
         values = data[position:end]
         headers = head.headers.copy()
+        if self._is_length_last:
+            digits = values[:-4]
+            if not (
+                digits.isdigit() and len(digits) <= _MOST_DIGITS and int(digits) == len(data) - end <= self._max_body
+            ):
+                return None
+            headers["content-length"] = digits.decode()
+            return head, data[end:], headers
         for name, rest in self._parts:
             value, separator, values = values.partition(rest)
             # A line break before `rest` is not printable either. `partition` and `translate` are the fastest there are.
@@ -523,7 +543,7 @@ def read_head(raw: bytes) -> Head:
 
 def read_length(text: str | None) -> int | None:
     """The value of a content-length, or None if it is not one."""
-    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) <= 15 else None
+    return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
 
 
 @final

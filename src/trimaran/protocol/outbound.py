@@ -82,7 +82,7 @@ class Writer:
                 return encode_repaired(_Result(id, result), self._enc_hook)
             finally:
                 result.result_type = result.meta = None
-        return self._encode(_Result(id, self.completed(result)))
+        return self._encode(_Result(id, result if type(result) is Raw else self.completed(result)))
 
     def legacy_result(self, id: RequestId, result: Any) -> bytes:
         """A result for a legacy peer, as it is."""

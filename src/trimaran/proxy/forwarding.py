@@ -25,7 +25,7 @@ from msgspec import UNSET, Raw, Struct, field
 from trimaran.bounded_log import BoundedLog
 from trimaran.client.client import Client
 from trimaran.client.pending_call import Progress
-from trimaran.client.relaying import QUESTIONS, CallOver, relay_request
+from trimaran.client.relaying import QUESTIONS, CallOver, Relay, relay_request
 from trimaran.errors import (
     CODE_INTERNAL,
     CODE_INVALID_PARAMS,
@@ -49,14 +49,14 @@ from trimaran.protocol.meta import (
     KEY_PROTOCOL_VERSION,
     LOG_LEVELS,
 )
-from trimaran.protocol.versions import MODERN
+from trimaran.protocol.versions import LATEST_LEGACY, MODERN
 from trimaran.server.access import identity
 from trimaran.server.exchange import SENT
 from trimaran.server.input_rounds import ModernVoice
 from trimaran.server.running_calls import resume
 from trimaran.types import Json, as_object
 
-from .results import MalformedResult, is_sound, repair
+from .results import MalformedResult, for_older, is_sound, repair
 
 __all__ = ["ASKABLE", "LiveRelay", "PassingRelay", "answer_live", "describe_failure", "forward", "read_result"]
 
@@ -268,9 +268,13 @@ async def forward(client: Client, call: IncomingCall, params: dict[str, Any], na
     Returns the result as this caller's era writes it; None if the round has ended with questions.
     """
     voice = call.exchange.voice
-    relay = LiveRelay(call)
+    relay: Relay
     if isinstance(voice, ModernVoice):
-        params, relay = _with_answers(call, params), PassingRelay(call)
+        relay = PassingRelay(call)
+        if call.exchange.rounds is not None:
+            params = _with_answers(call, params)
+    else:
+        relay = LiveRelay(call)
     try:
         raw, asks_for_input = await relay_request(client, call.method, params, name, relay)
     except Error as error:
@@ -358,6 +362,11 @@ def read_result(raw: Raw, call: IncomingCall, client: Client, target: str) -> An
     is_alike = far == near or (far != MODERN and near != MODERN and far <= near)
     if is_alike and is_sound(raw, any_structure=near == MODERN):
         return raw
+    if near == LATEST_LEGACY and far == MODERN:
+        wraps = getattr(call.exchange.voice, "wraps", None)  # a task's voice does not say
+        older = None if wraps is None else for_older(raw, wraps=wraps(call))
+        if older is not None:
+            return older
     try:
         return repair(raw)
     except MalformedResult as error:

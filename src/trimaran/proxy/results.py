@@ -5,19 +5,28 @@ repaired if it is clear what was meant (`"content": null`), and otherwise an err
 session over a result that they cannot read. No revision lets a client ignore a kind of content that it does not know, and the
 official clients fail on one, after the tool has run: such content of a tool becomes a text that holds it as JSON.
 
-Texts and data are looked at and not decoded, so the check costs as much as finding the end of the message did.
+Texts and data are looked at and not decoded, so the check costs as much as finding the end of the message did. Nearly every
+result is a few short texts, though: one decode tells.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
+from trimaran.protocol.meta import PREFIX
 from trimaran.types import CallToolResult, as_object
 
-__all__ = ["MalformedResult", "check_contents", "check_messages", "is_sound", "repair"]
+__all__ = [
+    "MalformedResult",
+    "check_contents",
+    "check_messages",
+    "for_older",
+    "is_sound",
+    "repair",
+]
 
 _Part: TypeAlias = Raw | UnsetType
 
@@ -67,6 +76,35 @@ class _Result(Struct):
     meta: _Part = field(name="_meta", default=UNSET)
 
 
+class _Object(Struct):
+    """Any object."""
+
+
+class _Text(Struct):
+    type: Literal["text"]
+    text: str
+    annotations: _Object | UnsetType = UNSET
+    meta: _Object | UnsetType = field(name="_meta", default=UNSET)
+
+
+class _TextResult(Struct):
+    """A result of texts alone; whatever fits it is sound, but perhaps for its structure."""
+
+    content: list[_Text]
+    structured: _Part = field(name="structuredContent", default=UNSET)
+    is_error: bool | UnsetType = field(name="isError", default=UNSET)
+    meta: _Object | UnsetType = field(name="_meta", default=UNSET)
+
+
+class _OlderResult(Struct, omit_defaults=True):
+    """As 2025-11-25 has it, its parts as they came."""
+
+    content: Raw
+    structured: Raw | UnsetType = field(name="structuredContent", default=UNSET)
+    is_error: bool = field(name="isError", default=False)
+    meta: dict[str, Raw] | None = field(name="_meta", default=None)
+
+
 class _LooseResult(Struct):
     """As some servers write it; what a revision may spell in its own way is read, the rest stays as it came."""
 
@@ -76,10 +114,16 @@ class _LooseResult(Struct):
     meta: dict[str, Any] | None = field(name="_meta", default=None)
 
 
+_QUOTE: Final = ord('"')
+_BRACE: Final = ord("{")
+_OBJECT_OR_NULL: Final = b"{n"
 _KINDS: Final = frozenset(("text", "image", "audio", "resource_link", "resource"))
 _MAX_UNKNOWN: Final = 2000  # characters; enough to see what it is, and pictures in base64 are no text for a model
+_SHORT: Final = 16 * 1024  # bytes; beyond, decoding costs more than looking
 _MISREAD: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_read_texts: Final = msgspec.json.Decoder(_TextResult).decode
 _read: Final = msgspec.json.Decoder(_Result).decode
+_read_parts: Final = msgspec.json.Decoder(_OlderResult).decode
 _read_loosely: Final = msgspec.json.Decoder(_LooseResult).decode
 _read_blocks: Final = msgspec.json.Decoder(list[_Block]).decode
 _read_resource: Final = msgspec.json.Decoder(_Resource).decode
@@ -89,12 +133,42 @@ _read_messages: Final = msgspec.json.Decoder(_Messages).decode
 
 def is_sound(raw: Raw, *, any_structure: bool) -> bool:
     """May these bytes go to a caller as they are? `any_structure`: structured content need not be an object (2026-07-28)."""
+    texts = _short_texts(raw)
+    if texts is not None:
+        return any_structure or _is_object(texts.structured)
     try:
         result = _read(raw)
         _check_blocks(result.content)
     except (*_MISREAD, MalformedResult):
         return False
     return _is_object(result.meta) and (any_structure or _is_object(result.structured))
+
+
+def _short_texts(raw: Raw) -> _TextResult | None:
+    """What most results are. None says nothing yet about another one."""
+    if len(raw) > _SHORT:
+        return None
+    try:
+        return _read_texts(raw)
+    except _MISREAD:
+        return None
+
+
+def for_older(raw: Raw, *, wraps: bool) -> Raw | None:
+    """A sound result of 2026-07-28 as callers of 2025-11-25 get it, if it is a few short texts.
+
+    None too if its structure needs an envelope, which `wraps` says of any structure: whoever shapes the result on its way must
+    see the structure itself.
+    """
+    texts = _short_texts(raw)
+    if texts is None:
+        return None
+    if texts.structured is not UNSET and (wraps or memoryview(texts.structured)[0] != _BRACE):
+        return None
+    result = _read_parts(raw)
+    if result.meta is not None:
+        result.meta = {key: value for key, value in result.meta.items() if not key.startswith(PREFIX)} or None
+    return Raw(msgspec.json.encode(result))
 
 
 def repair(raw: Raw) -> CallToolResult:
@@ -107,11 +181,13 @@ def repair(raw: Raw) -> CallToolResult:
         result = _read_loosely(raw)
         if result.content is UNSET and result.structured is UNSET:
             raise MalformedResult("it has no content")
-        content: list[Any] = [_as_known(block) for block in result.content or ()]
-        _check_blocks(_read_blocks(msgspec.json.encode(content)))
+        content: list[Any] = [] if result.content is UNSET else result.content or []
+        if _short_texts(raw) is None:
+            content = [_as_known(block) for block in content]
+            _check_blocks(_read_blocks(msgspec.json.encode(content)))
     except _MISREAD as error:
         raise MalformedResult(str(error)) from None
-    meta = {key: value for key, value in (result.meta or {}).items() if not key.startswith("io.modelcontextprotocol/")}
+    meta = {key: value for key, value in (result.meta or {}).items() if not key.startswith(PREFIX)}
     return CallToolResult(
         content=content,
         structured_content=result.structured,
@@ -168,12 +244,12 @@ def _as_known(block: Any) -> Any:
 
 
 def _is_string(part: _Part) -> bool:
-    return part is not UNSET and bytes(memoryview(part)[:1]) == b'"'
+    return part is not UNSET and memoryview(part)[0] == _QUOTE
 
 
 def _is_object(part: _Part) -> bool:
     """True also for what may be left out, and is."""
-    return part is UNSET or bytes(memoryview(part)[:1]) in (b"{", b"n")
+    return part is UNSET or memoryview(part)[0] in _OBJECT_OR_NULL
 
 
 def _is_resource(part: _Part) -> bool:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from trimaran.client.options import Options
-from trimaran.connecting import Target
+from trimaran.connecting import Target, connect
 from trimaran.errors import ConfigError, Unauthorized
 from trimaran.option_names import check_options
 from trimaran.protocol.inbound import IncomingCall
@@ -30,8 +30,14 @@ _OWN: Final = {
 
 
 def build_proxy(target: Target, **options: Any) -> Server:
-    """A server that stands for `target`."""
+    """A server that stands for `target`.
+
+    Raises:
+        ConfigError: the target or an option cannot be right; one that cannot be reached is no error.
+    """
     check_options(options, Options.names() | _OWN.keys(), "Server.proxy")
+    # Raises for a target that can never be right: a proxy that runs would only log it, and go on trying.
+    connect(target, **{key: value for key, value in options.items() if key not in _OWN})
     return open_proxy(target, **options)[0]
 
 

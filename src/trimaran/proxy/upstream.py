@@ -388,6 +388,8 @@ class Upstream:
         """Send a call to the target, by the connection of its caller or the one that all share."""
         client = self._client
         if client is not None and self._own is None and not self.is_personal:
+            if method == "tools/call" and client.era == "modern":
+                return self._call_tool(client, ctx, params, name, is_own=False)
             return self._forward_to(client, ctx, method, params, name)
         return self._send_for_caller(ctx, method, params, name)
 
@@ -438,8 +440,6 @@ class Upstream:
         is_legacy = client.era == "legacy"
         if is_legacy:
             self._raise_log_level(client, call)
-        elif isinstance(voice, ModernVoice) and method == "tools/call":
-            return await forward(client, call, params, name, self.name)  # the usual case of `_call_tool`
         if is_legacy and isinstance(voice, ModernVoice) and method != "completion/complete":
             result = await self._in_rounds(client, call, voice, params, name, hold)
         elif method == "tools/call":
@@ -450,16 +450,25 @@ class Upstream:
             return result
         return _read(result, method, self.name)
 
-    async def _call_tool(self, client: Client, ctx: Context, params: dict[str, Any], name: str, *, is_own: bool) -> Any:
+    def _call_tool(
+        self, client: Client, ctx: Context, params: dict[str, Any], name: str, *, is_own: bool
+    ) -> Coroutine[Any, Any, Any]:
         """Have a tool called whose caller can wait, or whose rounds the target keeps; or whose target begins a task."""
         call = ctx.call
+        if isinstance(call.exchange.voice, ModernVoice):
+            return forward(client, call, params, name, self.name)
+        return self._call_tool_for_older(client, ctx, params, name, is_own=is_own)
+
+    async def _call_tool_for_older(
+        self, client: Client, ctx: Context, params: dict[str, Any], name: str, *, is_own: bool
+    ) -> Any:
+        call = ctx.call
         voice = call.exchange.voice
-        is_modern = isinstance(voice, ModernVoice)
-        if is_modern or not (hasattr(voice, "detach") or name in self._task_only):
+        if not (hasattr(voice, "detach") or name in self._task_only):
             try:
                 return await forward(client, call, params, name, self.name)
             except ProtocolError as error:
-                if is_modern or client.era == "legacy" or not _needs_task(error):
+                if client.era == "legacy" or not _needs_task(error):
                     raise
         from .task_forwarding import forward_task, wait_for_task
 

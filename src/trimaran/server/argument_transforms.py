@@ -102,6 +102,7 @@ class ArgumentPlan:
                         f"{label}: argument {argument!r} is required, so nobody could call the tool with it hidden; "
                         'give it a value too, "value": ...'
                     )
+        self._never_set = frozenset[str]() if is_filled else self._hidden - self._fixed.keys()
         self._names = {name: options["name"] for name, options in changes.items() if "name" in options}
         self._check_names(properties, label)
         self._inner_names = {outer: inner for inner, outer in self._names.items()}
@@ -157,7 +158,9 @@ class ArgumentPlan:
             elif key == "dependentSchemas" and isinstance(value, dict):
                 changed[key] = {name: self._same(inner) for name, inner in self._keyed(cast("Schema", value)).items()}
             elif key in _ALTERNATIVES and isinstance(value, list):
-                changed[key] = [self._same(inner) for inner in cast("list[Any]", value)]
+                parts = cast("list[Any]", value)
+                possible = [inner for inner in parts if key == "allOf" or not self._is_impossible(inner)]
+                changed[key] = [self._same(inner) for inner in possible or parts]
             elif key in _CONDITIONS:
                 changed[key] = self._same(value)
             else:
@@ -167,6 +170,10 @@ class ArgumentPlan:
     def _same(self, value: Any) -> Any:
         node = as_schema(value)
         return value if node is None else self._renamed(node)
+
+    def _is_impossible(self, node: Any) -> bool:
+        """Whether an alternative needs an argument that nobody sets any more."""
+        return not self._never_set.isdisjoint(strings_of((as_schema(node) or {}).get("required")))
 
     def _keyed(self, mapping: Schema) -> Schema:
         return {self._names.get(name, name): value for name, value in mapping.items() if name not in self._hidden}

@@ -35,12 +35,14 @@ class Deadlines:
 
     def set(self, exchange: Exchange, seconds: float | None) -> None:
         """Let a call take this long from its beginning; None or infinity for any time."""
-        if exchange in self._ends or exchange in self._timers:
-            self.remove(exchange)
+        self.remove(exchange)
+        assert exchange.task is not None
+        self.add(exchange, seconds, exchange.task.get_loop())
+
+    def add(self, exchange: Exchange, seconds: float | None, loop: asyncio.AbstractEventLoop) -> None:
+        """The same for a call that has just begun."""
         if seconds is None or seconds == inf:
             return
-        assert exchange.task is not None
-        loop = exchange.task.get_loop()
         if seconds < _PRECISE_SECONDS:
             self._timers[exchange] = loop.call_at(exchange.began + seconds, exchange.expire)
             return

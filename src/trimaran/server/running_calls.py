@@ -86,8 +86,8 @@ class RunningCalls:
 
     async def carry(self, exchange: Exchange, coroutine: Coroutine[Any, Any, Any], awaited: Any) -> Any:
         """Carry a started call to its end. Abandoned if its client cancelled it; an error if its time ran out."""
-        listens = exchange.call.method == "subscriptions/listen"
         call = exchange.call
+        listens = call.method == "subscriptions/listen"
         size = _size_of(call)
         if busy := self._lacks_room(size, listens=listens):
             coroutine.close()
@@ -97,9 +97,10 @@ class RunningCalls:
         exchange.task = task
         if call.timeout is None:
             call.timeout = self._limits.request_timeout
-        exchange.began = task.get_loop().time()
+        loop = task.get_loop()
+        exchange.began = loop.time()
         exchange.deadlines = self._deadlines
-        self._deadlines.set(exchange, call.timeout)
+        self._deadlines.add(exchange, call.timeout, loop)
         self.open.add(exchange)
         self._bytes += size
         self._listening += listens

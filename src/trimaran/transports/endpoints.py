@@ -109,12 +109,11 @@ class Endpoints:
     def admit(self, request: HttpRequestHead) -> Coroutine[Any, Any, None] | None:
         return self._of(request).admit(request)
 
-    async def post(self, request: HttpRequestHead, body: bytes) -> None:
+    def post(self, request: HttpRequestHead, body: bytes) -> Coroutine[Any, Any, None]:
         engine = self._by_path.get(request.path)
         if engine is None:  # removed since a request with the same head was admitted
-            await self.dispatch(request, body)
-        else:
-            await engine.post(request, body)
+            return self.dispatch(request, body)
+        return engine.post(request, body)
 
     async def dispatch(self, request: HttpRequestHead, body: bytes) -> None:
         engine = self._of(request)

@@ -246,13 +246,14 @@ class Line(asyncio.Protocol):
     def _take_known(self, data: bytes) -> bool:
         """A whole answer with a head that came before needs no parser. False if it is something else."""
         end = data.find(b"\r\n\r\n") + 4
-        head = self._pool.known.get(data[:end]) if end > 3 else None
-        if head is None or head.length != len(data) - end or self._head is None:
+        head = self._pool.known.get(data[:end])
+        waiting = self._head
+        if head is None or head.length != len(data) - end or waiting is None:
             return False
         response = PlainResponse(self._url, head, self, data[end:])
         response.is_complete = True
-        waiting, self._head = self._head, None
-        self._release(response, has_rest=False)
+        self._head = None
+        self._release(head, has_rest=False)
         waiting.set_result(response)
         return True
 
@@ -268,17 +269,17 @@ class Line(asyncio.Protocol):
         self._response = None
         self._drop_reader()
         response.finish()
-        self._release(response, has_rest=has_rest)
+        self._release(response.head, has_rest=has_rest)
 
-    def _release(self, response: PlainResponse, *, has_rest: bool) -> None:
+    def _release(self, head: ResponseHead, *, has_rest: bool) -> None:
         """The answer is here: let the pool have the connection, if it can be used again."""
         # A server that answers before it has read the request may never read the rest of it.
-        if has_rest or not response.head.keep_alive or self._transport.get_write_buffer_size():
+        if has_rest or not head.keep_alive or self._transport.get_write_buffer_size():
             self.abort()
         else:
             if self._is_paused:
                 self.resume()
-            limit = response.head.headers.get("keep-alive")
+            limit = head.headers.get("keep-alive")
             self._pool.give_back(self, _IDLE_SECONDS if limit is None else _patience(limit))
 
     def _drop_reader(self) -> None:

@@ -20,6 +20,7 @@ import socket
 import time
 from collections.abc import Callable, Coroutine
 from email.utils import formatdate
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
 from trimaran.errors import ConfigError, ProtocolError
@@ -470,7 +471,7 @@ class _Connection(asyncio.Protocol):
             # The client closed its side while its request was served: it is gone.
             self._loop.call_soon(self._transport.close)
         watchers = self._watchers
-        return lambda: watchers.discard(callback)
+        return partial(watchers.discard, callback)
 
     def head(self, status: int, headers: Pairs, framing: str) -> bytes:
         return self._server.head(status, headers, framing)

@@ -19,6 +19,8 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any, Final, final
 from urllib.parse import urljoin, urlsplit
 
+from msgspec import UNSET
+
 from trimaran.client.fairness import FairTurn
 from trimaran.client.link import Inbox, SharedHeaders
 from trimaran.client.options import Tap
@@ -627,6 +629,8 @@ class HttpLink:
             kind = response.headers.get("content-type", "no content type")
             error.message += f" (status {response.status}, {kind[:80]})"
             raise
+        if frame.id == id and frame.method is UNSET and type(frame.id) is type(id):
+            return frame  # as nearly always
         if not frame.is_reply:
             raise RemoteProtocolError(
                 CODE_INVALID_REQUEST, f"a JSON-RPC reply was expected, and the body is {excerpt(body)}"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
+from tests.support.clock import SkippingClock
 from tests.support.until import PATIENCE
 
 from trimaran import Context, connect, errors
@@ -15,16 +15,24 @@ from trimaran.errors import CallCancelled
 from trimaran.server.server import Server
 
 
+@pytest.fixture(autouse=True)
+async def clock(monkeypatch: pytest.MonkeyPatch) -> SkippingClock:
+    clock = SkippingClock(asyncio.get_running_loop(), monkeypatch)
+    monkeypatch.setattr("trimaran.client.deadline.monotonic", clock)
+    return clock
+
+
 async def forever() -> None:
     await asyncio.Event().wait()
 
 
 async def elapsed(patience: Deadline, wait: Any = forever) -> float:
-    begun = time.monotonic()
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
     with pytest.raises(DeadlineExpired):
         with patience:
             await wait()
-    return time.monotonic() - begun
+    return loop.time() - begun
 
 
 async def test_it_ends_when_the_time_is_up() -> None:

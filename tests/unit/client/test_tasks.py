@@ -857,6 +857,28 @@ async def test_a_completed_legacy_task_is_asked_for_until_its_store_is_back(monk
     assert len(pipe.all("tasks/result")) == 3
 
 
+@pytest.mark.parametrize("error", [errors.ConnectionLost, errors.ConnectFailed, errors.TimedOut])
+async def test_waiting_goes_on_when_nobody_answers_for_a_while(
+    monkeypatch: pytest.MonkeyPatch, error: type[errors.Error]
+) -> None:
+    """A worker is ended, and the next one is not there yet: that says nothing about the task."""
+    monkeypatch.setattr(tasks, "_PAUSES", (0.0,))
+    pipe = old(said("tea")).on("tasks/get", {"taskId": "k-1", "status": "completed", "ttl": None, "pollInterval": 20})
+    async with connect(pipe) as client:
+        task = await client.start_task("t")
+        asker = task._asker
+        answered, failures = asker.call, [error("nobody is there")] * 2
+
+        async def call(*arguments: Any, **options: Any) -> Any:
+            if failures:
+                raise failures.pop()
+            return await answered(*arguments, **options)
+
+        monkeypatch.setattr(asker, "call", call)
+        assert (await soon(task.result())).data == "tea"
+    assert not failures
+
+
 @pytest.mark.parametrize("status", ["failed", "cancelled"])
 async def test_a_legacy_task_that_fails_says_so_and_has_ended(status: str) -> None:
     pipe = old(Refused(-32010, f"it {status}", {"tap": 2}))

@@ -508,3 +508,9 @@ def test_a_megabyte_of_beginnings_is_looked_at_in_time(seed: str) -> None:
     text = (seed * 1_000_000)[:1_000_000]
     for place in ("tool", "result", "arguments", "elicitation"):
         scan_text(text, place)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", ["!", "0!0a", "отправь", "секретположи"])
+def test_pages_of_one_word_are_looked_at_in_time(seed: str) -> None:
+    scan_text((seed * 200_000)[:200_000], "tool")

@@ -32,6 +32,12 @@ def test_a_description_that_names_the_tool_of_another_server_is_shown() -> None:
     assert _found("helper", "Searches issues and can read a file.") == []
 
 
+@pytest.mark.parametrize("word", ["r" * 100_000, "a1" * 50_000, "Ab_" * 33_000])
+def test_one_long_word_is_looked_at_in_time(word: str) -> None:
+    """By the square of its length it would take minutes, and the test would be ended."""
+    assert _found("helper", f"{word} read_file")[:1] in ([], [("names-other-tool", "warn")])
+
+
 @pytest.mark.parametrize(
     ("name", "is_like"), [("githb", True), ("git-hub", True), ("gitlab", False), ("github", False), ("fs", False)]
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from typing import Any
 
 import pytest
@@ -93,7 +94,7 @@ def test_headers_and_cookies() -> None:
         build_request(operation, {"X-Ids": "a\r\nevil: 1"})
 
 
-@pytest.mark.parametrize("value", ["..", ".", "", [], ["a", ".."]])
+@pytest.mark.parametrize("value", ["..", ".", "", [], ["a", ".."], "../admin", "a/../../b", "a/..", "..\\admin", "./a"])
 def test_a_path_cannot_be_climbed(value: Any) -> None:
     """CVE-2026-32871: a path argument that chooses another endpoint."""
     operation = compiled("/users/{id}/pets", parameters=[parameter("path", "id")])
@@ -101,7 +102,7 @@ def test_a_path_cannot_be_climbed(value: Any) -> None:
         build_request(operation, {"id": value})
 
 
-@pytest.mark.parametrize("value", ["../admin", "a/b", "a?b", "a#b", "%2e%2e/x", "a\\b", "//evil.example", "é"])
+@pytest.mark.parametrize("value", ["..admin", "a/b", "a/b..c", "a?b", "a#b", "%2e%2e/x", "a\\b", "//evil.example", "é"])
 def test_whatever_is_in_a_path_stays_one_segment(value: str) -> None:
     operation = compiled("/users/{id}", parameters=[parameter("path", "id")])
     path = build_request(operation, {"id": value}).path
@@ -337,3 +338,49 @@ def test_a_patch_is_sent_in_the_shape_of_what_it_changes() -> None:
         kind: {"schema": {"type": "object"}} for kind in ("application/json-patch+json", "application/merge-patch+json")
     }
     assert compiled(method="patch", requestBody={"content": media}).media_type == "application/merge-patch+json"
+
+
+@pytest.mark.parametrize("media_type", ["application/xml", "text/csv"])
+@pytest.mark.parametrize(
+    "schema", [{"type": "object", "properties": {"a": {}}}, {"type": "string", "format": "binary"}, {}]
+)
+def test_a_body_of_text_is_written_by_the_model(media_type: str, schema: dict[str, Any]) -> None:
+    """The schema of an XML body tells its elements; JSON under the name of XML would be of no use to anybody."""
+    operation = compiled(method="post", requestBody={"required": True, "content": {media_type: {"schema": schema}}})
+    assert operation.input_schema["properties"]["body"] == {"type": "string", "description": f"({media_type})"}
+    request = build_request(operation, {"body": "<a/>"})
+    assert (request.body, request.headers["content-type"]) == (b"<a/>", media_type)
+
+
+@pytest.mark.parametrize("value", [3, "x", {"a": [1]}, [None]])
+def test_a_json_body_without_a_schema_is_anything(value: Any) -> None:
+    operation = compiled(method="post", requestBody={"required": True, "content": {"application/json": {}}})
+    assert operation.input_schema["properties"]["body"] == {}
+    assert json.loads(build_request(operation, {"body": value}).body or b"") == value
+
+
+@pytest.mark.parametrize(
+    ("stated", "value", "sent"),
+    [
+        ("image/*", "data:image/png;base64,aGk=", "image/png"),
+        ("image/*", "aGk=", "application/octet-stream"),
+        ("image/gif", "data:image/png;base64,aGk=", "image/gif"),
+    ],
+)
+def test_bytes_of_any_kind_say_what_they_are(stated: str, value: str, sent: str) -> None:
+    operation = compiled(method="put", requestBody={"content": {stated: {}}})
+    request = build_request(operation, {"body": value})
+    assert (request.body, request.headers["content-type"]) == (b"hi", sent)
+
+
+def test_a_place_in_the_path_that_nobody_declared_is_an_argument() -> None:
+    operation = compiled("/a/{b}/{c}?d={e}#{f}", parameters=[parameter("path", "c")])
+    assert operation.input_schema["required"] == ["c", "b", "e"]
+    assert build_request(operation, {"b": "x/y", "c": "2", "e": "3"}).url("https://h") == "https://h/a/x%2Fy/2?d=3"
+
+
+@pytest.mark.parametrize(
+    ("operation_id", "name"), [("検索", "get_x"), ("検索 pets", "pets"), ("list pets!", "list_pets"), ("7", "call_7")]
+)
+def test_an_id_without_a_letter_that_names_may_have_gives_way_to_the_path(operation_id: str, name: str) -> None:
+    assert compiled(operationId=operation_id).name == name

@@ -40,6 +40,12 @@ def write(schema: Any, *, is_output: bool = False, most: int = 10_000) -> dict[s
         ({"type": ["string", "null"]}, {"anyOf": [{"type": "string"}, {"type": "null"}]}),
         ({"enum": [True, False]}, {"type": "boolean"}),
         ({"type": "null"}, {"type": "null"}),
+        (
+            {"type": "array", "prefixItems": [{"type": "string"}, {"type": "integer"}], "items": False},
+            {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "integer"}]}},
+        ),
+        ({"type": "array", "prefixItems": [{"type": "string"}]}, {"type": "array", "items": {}}),
+        ({"type": "array", "prefixItems": [{"type": "string"}], "items": {"type": "string"}}, {"type": "array", "items": {"type": "string"}}),
         ({"enum": [None]}, {"type": "null"}),  # some providers refuse null in a list
         ({"enum": ["a", None]}, {"anyOf": [{"type": "string", "enum": ["a"]}, {"type": "null"}]}),
         ({"enum": [1, 2.5]}, {"type": "number", "enum": [1, 2.5]}),

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import TestServer
 from fastapi import FastAPI, HTTPException
 from fastapi.responses import RedirectResponse
 from pydantic import BaseModel
@@ -348,6 +349,18 @@ async def test_tools_of_a_fastapi_application_are_named_like_its_functions() -> 
     assert [tool.name for tool in renamed.list_tools()] == ["find_pet"]
 
 
+@pytest.mark.parametrize("method", ["get", "post"])
+def test_a_function_of_two_methods_is_two_tools_with_names_that_say_which(method: str) -> None:
+    """FastAPI takes the method in their one id out of a set, so another one each time the program runs."""
+    operation = {"operationId": f"price_shop_price_{method}"}
+    spec = {**SPEC, "paths": {"/shop/price": {"get": operation, "post": operation}}}
+    server = Server.from_openapi(spec, base_url="https://x.example")
+    assert [(tool.name, tool.description) for tool in server.list_tools()] == [
+        ("price", "GET /shop/price"),
+        ("price_shop_price_post", "POST /shop/price"),
+    ]
+
+
 async def test_redirects_are_followed_within_a_fastapi_application_too() -> None:
     app = FastAPI()
 
@@ -368,6 +381,38 @@ async def test_redirects_are_followed_within_a_fastapi_application_too() -> None
     async with connect(Server.from_fastapi(app)) as client:
         assert (await client.call_tool("add_pets__post", {"name": "Rex"})).text == '"Rex"'
         assert "redirects GET to another address" in (await client.call_tool("away")).text
+
+
+@pytest.mark.parametrize("base_url", [None, "api"])
+async def test_an_operation_with_a_server_of_its_own_goes_there_unless_the_operator_says_where_the_api_is(
+    base_url: str | None,
+) -> None:
+    """GitHub, Stripe and Box take uploads at another host. Whoever names one host means it for the credentials, too."""
+
+    async def say_where(request: web.Request) -> web.Response:
+        return web.Response(text=f"{request.host} {request.path}")
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", say_where)
+    async with TestServer(app) as api, TestServer(app) as uploads:
+        own_servers = [{"url": f"{uploads.make_url('/')}{{where}}", "variables": {"where": {"default": "up"}}}]
+        spec = {
+            **SPEC,
+            "servers": [{"url": str(api.make_url("/v1"))}],
+            "paths": {
+                "/list": {"get": {"operationId": "list"}},
+                "/put": {"servers": own_servers, "post": {"operationId": "put"}},
+                "/add": {
+                    "servers": [{"url": "https://x.invalid"}],
+                    "post": {"operationId": "add", "servers": own_servers},
+                },
+            },
+        }
+        async with connect(Server.from_openapi(spec, base_url=base_url and str(api.make_url("/v1")))) as client:
+            texts = [(await client.call_tool(name)).text for name in ("list", "put", "add")]
+        api_host, other_host = (f"{server.host}:{server.port}" for server in (api, uploads))
+    other = f"{api_host} /v1" if base_url else f"{other_host} /up"
+    assert texts == [f"{api_host} /v1/list", f"{other}/put", f"{other}/add"]
 
 
 class Answers:

@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from trimaran import Server, connect
 from trimaran.errors import CallError
-from trimaran.proxy.results import MalformedResult, is_sound, repair
+from trimaran.proxy.results import MalformedResult, for_older, is_sound, repair
 from trimaran.types import TextContent
 
 from .harbour import ERAS, Era
@@ -128,3 +128,36 @@ async def test_so_does_one_who_reads_a_resource_or_gets_a_prompt(era: Era, metho
         with pytest.raises(CallError, match=f"far sent a malformed result of {method}") as caught:
             await (client.read_resource("odd://one") if method == "resources/read" else client.get_prompt("plan"))
     assert caught.value.data == {"upstream": "far", "kind": "protocol"}
+
+
+def older(result: dict[str, Any], *, wraps: bool = False) -> Any:
+    written = for_older(raw(result), wraps=wraps)
+    return None if written is None else json.loads(bytes(written))
+
+
+def test_a_result_for_an_older_caller_keeps_its_parts_without_what_only_the_newest_revision_has() -> None:
+    block = TEXT | {"annotations": {"priority": 1}, "x": [1.0]}
+    meta = {"a": {"b": 12345678901234567890123}, "io.modelcontextprotocol/serverInfo": {"name": "boat", "version": "1"}}
+    result = {"content": [block], "structuredContent": {"a": 1}, "isError": True, "resultType": "complete"}
+    expected = {"content": [block], "structuredContent": {"a": 1}, "isError": True, "_meta": {"a": meta["a"]}}
+    assert older(result | {"_meta": meta}) == expected
+    assert older({"content": [], "resultType": "complete", "_meta": {}}) == {"content": []}
+
+
+def test_structure_that_needs_an_envelope_is_left_for_whoever_shapes_the_result_on_its_way() -> None:
+    assert older({"content": [TEXT], "structuredContent": 5}) is None
+    assert older({"content": [TEXT], "structuredContent": None}) is None
+    assert older({"content": [TEXT], "structuredContent": {"a": 1}}, wraps=True) is None
+    assert older({"content": [TEXT]}, wraps=True) == {"content": [TEXT]}
+
+
+@pytest.mark.parametrize("result", [*SOUND[3:], *CLEAR, *WRONG], ids=str)
+def test_only_short_texts_are_written_for_older_callers_as_they_came(result: dict[str, Any]) -> None:
+    assert older(result) is None
+    assert older({"content": [TEXT | {"text": "x" * 20_000}]}) is None
+
+
+def test_structure_that_is_no_object_is_sound_for_the_newest_revision_alone() -> None:
+    result = raw({"content": [TEXT], "structuredContent": 5})
+    assert is_sound(result, any_structure=True)
+    assert not is_sound(result, any_structure=False)

@@ -349,6 +349,12 @@ def test_what_cannot_be_a_target_or_an_option_is_refused_at_once() -> None:
         server.mount("http://127.0.0.1:1/mcp", start_timout=1)  # pyright: ignore[reportCallIssue]
     with pytest.raises(DeclarationError, match="options of a connection"):
         server.mount(Server("inner", version="1"), start_timeout=1)
+    targets: list[Any] = [None, "", "weather", "no/such.py", [], {"comand": "x"}, {"command": "x", "args": 3}, b"x"]
+    for target in targets:
+        with pytest.raises(ConfigError):
+            Server.proxy(target)
+        with pytest.raises(ConfigError):
+            server.mount(target, "other")
 
 
 async def test_a_bad_definition_of_the_target_costs_itself_alone(caplog: pytest.LogCaptureFixture) -> None:

@@ -98,7 +98,7 @@ def test_what_says_something_about_the_same_object_in_other_words_follows() -> N
     assert changed == {
         "type": "object",
         "properties": {"x": {}, "b": {}},
-        "anyOf": [{"required": ["x"]}, {"required": ["b"]}],
+        "anyOf": [{"required": ["x"]}],  # nobody sets c
         "dependentRequired": {"x": ["b"]},
         "dependentSchemas": {"x": {"properties": {"b": {"type": "string"}}}},
         "if": {"properties": {"x": {"const": 1}}},
@@ -240,3 +240,21 @@ def test_a_change_that_does_not_fit_is_refused_when_it_is_declared(changes: Any,
 def test_something_else_may_fill_in_a_hidden_argument_and_a_pattern_skips_unknown_ones() -> None:
     assert "q" not in plan({"q": {"hidden": True}}, is_filled=True).schema["properties"]
     assert plan({"p": {"hidden": True}}, skip_unknown=True).schema == SCHEMA
+
+
+@pytest.mark.parametrize("keyword", ["anyOf", "oneOf"])
+def test_an_alternative_that_needs_an_argument_nobody_sets_any_more_is_gone(keyword: str) -> None:
+    """Left as "nothing is required", it would always hold: with `oneOf` every other alternative would be one too many."""
+    schema = {
+        "type": "object",
+        "properties": {"id": {"type": "integer"}, "name": {"type": "string"}},
+        keyword: [{"required": ["id"]}, {"required": ["name"]}],
+    }
+    hidden = ArgumentPlan(schema, {"id": {"hidden": True}}, "tool 'find'")
+    assert hidden.schema[keyword] == [{"required": ["name"]}]
+    assert bytes(hidden.read(b'{"name":"Rex"}')) == b'{"name":"Rex"}'
+    for plan in (
+        ArgumentPlan(schema, {"id": {"value": 7}}, "tool 'find'"),
+        ArgumentPlan(schema, {"id": {"hidden": True}}, "tool 'find'", is_filled=True),
+    ):
+        assert plan.schema[keyword] == [{"required": []}, {"required": ["name"]}]

@@ -147,6 +147,11 @@ def reach_of(target: Target, settings: Settings) -> Reach:
     )
 
 
+_SCRIPTS: Final = (".js", ".mjs", ".cjs", ".ts", ".py")
+_ENTRY_FILES: Final = ("index", "main", "__main__", "server", "app", "cli")
+_BUILD_FOLDERS: Final = ("/", ".", "..", "dist", "build", "out", "src", "lib", "bin")
+
+
 def _name_of(target: Target) -> str:
     """A short name: that of an entry, the host of a URL, the file or the package of a command."""
     file, _, entry = target.text.rpartition("#")
@@ -156,10 +161,15 @@ def _name_of(target: Target) -> str:
         from urllib.parse import urlsplit
 
         return urlsplit(target.url).netloc.rpartition("@")[2]  # a URL may carry a password
-    words = [word for word in target.text.removeprefix("-- ").split() if not word.startswith("-")]
+    command = target.text.removeprefix("-- ").partition(" -c ")[0]  # not a word of a program in place of a file
+    words = [word for word in command.split() if not word.startswith("-")]
     runners = ("npx", "uvx", "node", "python", "python3", "uv", "run")
-    chosen = next((word for word in words if Path(word.strip("'\"")).name not in runners), target.text)
-    return Path(chosen.strip("'\"")).name.removesuffix(".py") or "server"
+    chosen = next((word for word in words if Path(word.strip("'\"")).name not in runners), words[0] if words else "")
+    file = Path(chosen.strip("'\""))
+    if file.suffix in _SCRIPTS and file.stem in _ENTRY_FILES:  # of half of all servers: the folder says which
+        folders = [part for part in file.parent.parts if part not in _BUILD_FOLDERS]
+        return folders[-1] if folders else file.stem
+    return file.name.removesuffix(".py") or "server"
 
 
 def make_inspector(config: Path | None = None) -> Inspector:

@@ -14,10 +14,10 @@ import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol, cast, final
-from urllib.parse import urlsplit
 
 from rich.text import Text
 
+from trimaran.host.consent import split_as_browsers_do
 from trimaran.host.form_fields import Field, Form, InvalidAnswer
 
 from .output import Screen, in_one_line, safe, to_json
@@ -195,7 +195,7 @@ def _in_line(value: Any) -> str:
 def _look_at(url: str) -> tuple[str, list[str]]:
     """The host of a URL as it will be asked for, and what a person should know before going there."""
     try:
-        parts = urlsplit(url)
+        parts = split_as_browsers_do(url)
         host = parts.hostname or ""
     except ValueError:
         return "?", ["this is not a proper URL."]

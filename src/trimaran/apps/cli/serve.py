@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-_ORIGIN_WORDS: Final[dict[tuple[str, ...], Any]] = {("any",): "any", ("none",): []}
+_ORIGIN_WORDS: Final[dict[tuple[str, ...], Any]] = {("any",): "any", ("*",): "any", ("none",): []}
 _FLAGS: Final = {
     "origins": "allowed-origin",
     "headers": "header",

@@ -117,7 +117,11 @@ class OpenApiSource(NamedTuple):
 
             # The document and the API may be on different hosts: the API's secrets are not for the document's.
             source = parse_content(asyncio.run(fetch_document(self.word)), self.word)
-            base_url = base_url or Document(source, location=self.word).server_url
+            document = Document(source, location=self.word)
+            if document.is_swagger:
+                base_url = base_url or document.server_url
+            elif base_url is None:
+                source = {**source, "servers": [{"url": document.server_url}]}
         return Server.from_openapi(
             source,
             base_url=base_url,

@@ -6,6 +6,7 @@ The target and its options (headers, tokens, kept logins, the child's environmen
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -38,7 +39,11 @@ def is_remote(ctx: click.Context, words: Sequence[str]) -> bool:
     """True if the words name a server to stand for, and not a file of ours to import."""
     if is_behind_dashes(ctx):
         return True
-    return len(words) == 1 and ("://" in words[0] or "#" in words[0] or Path(words[0]).suffix in (".json", ".toml"))
+    if len(words) != 1:
+        return False
+    word = words[0]
+    is_quoted_command = " " in word and shutil.which(word.split()[0]) is not None
+    return is_quoted_command or "://" in word or "#" in word or Path(word).suffix in (".json", ".toml")
 
 
 class ProxySource(NamedTuple):

@@ -247,7 +247,14 @@ class ClientCommand(click.Command):
             at = args.index("--")
             ctx.meta[_COMMAND] = args[at + 1 :]
             args = args[:at]
-        return super().parse_args(ctx, args)
+        words = list(args)  # click takes them away as it reads
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            at = words.index(error.option_name) if error.option_name in words else 0
+            if at and shutil.which(words[at - 1]):
+                error.message += f" A command and its options stand behind --: -- {shlex.join(words[at - 1 :])}"
+            raise
 
 
 def is_behind_dashes(ctx: click.Context) -> bool:

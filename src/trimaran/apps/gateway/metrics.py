@@ -13,7 +13,10 @@ time series. A server that keeps renaming its tools fills a bounded table; what 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable
+from itertools import accumulate
 from typing import Any, Final, Protocol, final
 
 from trimaran.errors import ConfigError
@@ -21,10 +24,12 @@ from trimaran.errors import ConfigError
 __all__ = ["Metrics", "Observed"]
 
 # Seconds; a relayed call takes a millisecond, a build takes minutes.
-_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+_BOUNDS: Final = (*map(str, _BUCKETS), "+Inf")
 
-
-_MOST_SERIES: Final = 20_000  # each takes some KB, for good; a thousand tools with every status are a third of it
+_MOST_SERIES: Final = (
+    20_000  # each takes some hundred bytes, for good; a thousand tools with every status are a third of it
+)
 _OTHER: Final = "other"
 
 
@@ -46,6 +51,28 @@ _GAUGES: Final = {
 
 
 @final
+class _Durations:
+    """How long the calls of one tool took."""
+
+    __slots__ = ("counts", "sum")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(_BUCKETS) + 1)
+        self.sum = 0.0
+
+
+@final
+class _Series:
+    """The calls of one tool that ended in one way."""
+
+    __slots__ = ("count", "durations")
+
+    def __init__(self, durations: _Durations) -> None:
+        self.count = 0
+        self.durations = durations
+
+
+@final
 class Metrics:
     """The figures of one gateway.
 
@@ -60,44 +87,66 @@ class Metrics:
             raise ConfigError('/metrics needs the client of Prometheus: pip install "trimaran[gateway]"') from None
         self._prometheus = prometheus
         self._registry = prometheus.CollectorRegistry()
-        self._calls = prometheus.Counter(
-            "trimaran_gateway_calls", "Calls, by how they ended.", ("server", "tool", "status"), registry=self._registry
-        )
-        self._errors = prometheus.Counter(
-            "trimaran_gateway_errors",
-            "Calls that failed, by what went wrong.",
-            ("server", "kind"),
-            registry=self._registry,
-        )
-        self._seconds = prometheus.Histogram(
-            "trimaran_gateway_call_seconds",
-            "How long calls took.",
-            ("server", "tool"),
-            registry=self._registry,
-            buckets=_BUCKETS,
-        )
+        self._registry.register(_Calls(self))
         self._registry.register(_Gauges(observe))
-        self._known: dict[tuple[str, str, str], tuple[Callable[[], None], Callable[[float], None]]] = {}
+        self.calls: dict[tuple[str, str, str], _Series] = {}
+        """By server, tool and status."""
+        self.durations: dict[tuple[str, str], _Durations] = {}
+        """By server and tool."""
+        self.errors: Counter[tuple[str, str]] = Counter()
+        """By server and kind."""
         self.content_type: str = prometheus.CONTENT_TYPE_LATEST
 
     def count(self, server: str, tool: str, status: str, kind: str, seconds: float) -> None:
         """Count one call that is over."""
         key = (server, tool, status)
-        known = self._known.get(key)
-        if known is None and len(self._known) >= _MOST_SERIES:
-            tool, key = _OTHER, (server, _OTHER, status)
-            known = self._known.get(key)
-        if known is None:  # the library looks labels up under a lock
-            counted, timed = self._calls.labels(*key), self._seconds.labels(server, tool)
-            known = self._known[key] = (counted.inc, timed.observe)
-        known[0]()
-        known[1](seconds)
+        series = self.calls.get(key)
+        if series is None:
+            if len(self.calls) >= _MOST_SERIES:
+                key = (server, _OTHER, status)
+            series = self.calls.setdefault(key, _Series(self.durations.setdefault(key[:2], _Durations())))
+        series.count += 1
+        durations = series.durations
+        durations.sum += seconds
+        durations.counts[bisect_left(_BUCKETS, seconds)] += 1
         if kind:
-            self._errors.labels(server, kind).inc()
+            self.errors[server, kind] += 1
 
     def render(self) -> bytes:
         """All figures in the text format."""
         return self._prometheus.generate_latest(self._registry)
+
+
+@final
+class _Calls:
+    """Collects the calls that are over.
+
+    They are counted here: the library's own counters take a lock, and some microseconds, for each call.
+    """
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Any]:
+        from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+
+        metrics = self._metrics
+        calls = CounterMetricFamily(
+            "trimaran_gateway_calls", "Calls, by how they ended.", labels=("server", "tool", "status")
+        )
+        for labels, series in metrics.calls.items():
+            calls.add_metric(labels, series.count)
+        errors = CounterMetricFamily(
+            "trimaran_gateway_errors", "Calls that failed, by what went wrong.", labels=("server", "kind")
+        )
+        for labels, count in metrics.errors.items():
+            errors.add_metric(labels, count)
+        seconds = HistogramMetricFamily(
+            "trimaran_gateway_call_seconds", "How long calls took.", labels=("server", "tool")
+        )
+        for labels, durations in metrics.durations.items():
+            seconds.add_metric(labels, list(zip(_BOUNDS, accumulate(durations.counts), strict=True)), durations.sum)
+        return calls, errors, seconds
 
 
 @final

@@ -25,6 +25,7 @@ from trimaran.host.context.tokens import count_tokens
 from .catalog import SchemaViolation
 from .events import PageEvents, now_ms
 from .failures import PageFailure, failure_of
+from .outline import Outline, outline_of
 from .questions import PersonQuestion
 from .requests import BadRequest, NotThere
 from .servers import InspectedServer, Servers
@@ -38,6 +39,7 @@ _MOST_RESULT_BYTES: Final = 128 * 1024 * 1024  # of all results; the oldest are 
 _MOST_LINES: Final = 1_000  # of progress and of log, for one call
 _MOST_LISTED: Final = 200  # message numbers in a row
 _COUNTED: Final = 1024 * 1024  # characters of a result whose tokens are counted
+INLINE_RESULT: Final = 1024 * 1024  # bytes that a page loads with the call; it asks for the rest
 
 CallState: TypeAlias = Literal["running", "waiting", "cancelling", "ok", "tool-error", "invalid", "failed", "cancelled"]
 _METHODS: Final = {"tool": "tools/call", "resource": "resources/read", "prompt": "prompts/get"}
@@ -93,6 +95,8 @@ class InspectedCall:
         self.arguments = arguments
         self.violations: list[SchemaViolation] = []
         self.result: bytes | None = None
+        self.outline: Outline | None = None
+        """The result with its long texts cut, if it is too large for a page and they are why."""
         self.structured_check: dict[str, Any] | None = None
         self.progress_log: list[dict[str, Any]] = []
         self.log_lines: list[dict[str, Any]] = []
@@ -164,6 +168,9 @@ class CallBook:
             raise NotThere(f"there is no call {id!r}")
         return call
 
+    def find(self, id: str | None) -> InspectedCall | None:
+        return None if id is None else self._calls.get(id)
+
     def rows(self, *, server: str | None = None, before: str | None = None, limit: int = 500) -> list[CallRow]:
         rows = [call.row for call in self._calls.values() if server is None or call.row.server == server]
         if before is not None:
@@ -176,8 +183,8 @@ class CallBook:
 
     # Calling
 
-    def start(self, new: NewCall) -> InspectedCall:
-        """Begin a call.
+    def start(self, new: NewCall, typed: Any = None) -> InspectedCall:
+        """Begin a call. `typed` are its arguments as they are sent, if they are not simply `new.arguments`.
 
         Raises:
             NotThere, WrongState: there is no such server, or it is not connected.
@@ -195,8 +202,11 @@ class CallBook:
                     status=422,
                     violations=violations,
                 )
-        elif new.kind == "prompt" and not new.send_anyway and not _are_texts(new.arguments):
-            raise BadRequest("the arguments of a prompt must be texts", status=422, violations=[])
+        elif new.kind == "prompt" and not new.send_anyway:
+            violations = server.catalog.prompt_violations(new.name, new.arguments)
+            if violations:
+                message = f"the arguments of {new.name} do not fit: {violations[0].message}"
+                raise BadRequest(message, status=422, violations=violations)
         row = CallRow(
             id=f"c{next(self._ids)}",
             server=server.id,
@@ -214,7 +224,8 @@ class CallBook:
         call.violations = violations
         self._drop_old()
         self._tell(call)
-        call.task = self.servers.spawn(self._run(call, server, new))
+        sent = new if typed is None else structs.replace(new, arguments=typed)
+        call.task = self.servers.spawn(self._run(call, server, sent))
         return call
 
     async def run(self, new: NewCall) -> InspectedCall:
@@ -272,6 +283,8 @@ class CallBook:
         """Say how an answered call ended."""
         result: dict[str, Any] = dict(outcome.raw) if isinstance(outcome, ToolResult) else outcome
         self._keep_result(call, msgspec.json.encode(result))
+        if call.row.size and call.row.size > INLINE_RESULT:
+            call.outline = outline_of(result, INLINE_RESULT)
         if call.row.kind != "tool":
             self._end(call, "ok")
             return
@@ -307,7 +320,7 @@ class CallBook:
                 break
             if old is not call and old.result is not None:
                 self._result_bytes -= len(old.result)
-                old.result = None
+                old.result = old.outline = None
 
     def _end(self, call: InspectedCall, state: CallState, failure: PageFailure | None = None) -> None:
         call.stop_clock()
@@ -451,8 +464,8 @@ class CallBook:
                 known.row.state = "running"
                 self._tell(known)
 
-    def to_json(self, call: InspectedCall, questions: list[PersonQuestion], *, most: int) -> dict[str, Any]:
-        """A call whole; a result of more than `most` bytes is left out."""
+    def to_json(self, call: InspectedCall, questions: list[PersonQuestion]) -> dict[str, Any]:
+        """A call whole; of a large result what `outline_of` leaves."""
         whole: dict[str, Any] = {
             **msgspec.to_builtins(call.row),
             "arguments": call.arguments,
@@ -464,19 +477,17 @@ class CallBook:
         if call.structured_check is not None:
             whole["structuredCheck"] = call.structured_check
         if call.result is not None:
-            is_large = len(call.result) > most
-            whole["result" if not is_large else "resultTruncated"] = True if is_large else msgspec.Raw(call.result)
+            if len(call.result) <= INLINE_RESULT:
+                whole["result"] = msgspec.Raw(call.result)
+            else:
+                whole["resultTruncated"] = True
+                if call.outline is not None:
+                    whole["result"], whole["cut"] = call.outline.value, call.outline.cut
         return whole
 
 
 def _ignore_progress(progress: float, total: float | None, message: str | None) -> None:
     """The wish for progress is what matters; the reports are taken from the wire."""
-
-
-def _are_texts(arguments: Any) -> bool:
-    if arguments is None:
-        return True
-    return isinstance(arguments, dict) and all(isinstance(v, str) for v in cast("dict[str, Any]", arguments).values())
 
 
 def _params(envelope: MessageHead) -> dict[str, Any]:

@@ -8,7 +8,7 @@ changed; several announcements in a row are one reading.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, final, get_args
 
 import msgspec
@@ -23,7 +23,7 @@ from trimaran.schema.validate import Validator, Violation
 from .events import PageEvents, now_ms
 from .failures import PageFailure, failure_of
 from .findings import ToolFinding, findings_of
-from .pointers import pointer_of
+from .pointers import pointer_of, step_of
 from .wire import REPLIES
 
 if TYPE_CHECKING:
@@ -297,6 +297,27 @@ class Catalog:
         if validator is None:
             return []
         return [_schema_violation(violation) for violation in validator.errors(value) if not violation.is_unchecked]
+
+    def prompt_violations(self, name: str, arguments: Any) -> list[SchemaViolation]:
+        """What is wrong with the arguments of a prompt: texts, and all that it requires."""
+        if not isinstance(arguments, dict | None):
+            return [
+                SchemaViolation(path="", message="the arguments of a prompt are an object of texts", keyword="type")
+            ]
+        prompt = next((entry for entry in self.entries("prompts") if entry.get("name") == name), None)
+        declared = None if prompt is None else prompt.get("arguments")
+        return list(_texts_missing(declared, cast("Entry", arguments or {})))
+
+
+def _texts_missing(declared: Any, arguments: Mapping[str, Any]) -> Iterator[SchemaViolation]:
+    for name, value in arguments.items():
+        if not isinstance(value, str):
+            yield SchemaViolation(path=step_of(name), message="the arguments of a prompt are texts", keyword="type")
+    for argument in cast("list[Any]", declared) if isinstance(declared, list) else []:
+        if isinstance(argument, dict) and cast("Entry", argument).get("required") is True:
+            name = str(cast("Entry", argument).get("name"))
+            if name not in arguments:
+                yield SchemaViolation(path=step_of(name), message=f'"{name}" is required', keyword="required")
 
 
 def _validator_of(tool: Entry | None, member: str) -> Validator | None:

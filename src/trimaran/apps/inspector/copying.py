@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import pprint
 import shlex
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
 from .requests import BadRequest, NotThere
-from .wire import MessageRow
+from .wire import MessageRow, TracedExchange
 
 if TYPE_CHECKING:
     from .calls import InspectedCall
     from .inspector import Inspector
-    from .servers import Reach
+    from .questions import PersonQuestion
+    from .servers import InspectedServer, Reach
 
-__all__ = ["call_expression", "copy_call", "copy_message", "python_of", "target_literal"]
+__all__ = ["answering", "answers_of", "call_expression", "copy_call", "copy_message", "python_of", "target_literal"]
 
 
 def copy_message(inspector: Inspector, row: MessageRow, form: str) -> str:
@@ -32,16 +33,40 @@ def copy_message(inspector: Inspector, row: MessageRow, form: str) -> str:
         exchange = inspector.log.exchanges.get(row.exchange or "")
         if row.direction != "out" or exchange is None:
             raise BadRequest("only a message that was sent over HTTP can be a curl command", status=422)
-        headers = "".join(f" \\\n  -H {shlex.quote(f'{name}: {value}')}" for name, value in exchange.request_headers)
-        verb = exchange.row.verb
-        return f"curl -sS -N -X {verb} {shlex.quote(exchange.row.url)}{headers} \\\n  --data {shlex.quote(text)}\n"
+        return _curl_of(exchange, text)
     if row.direction != "out" or row.kind != "request":
         raise BadRequest("only a request of the client can be a program", status=422)
     message: Any = msgspec.json.decode(text)
     params = cast("dict[str, Any]", message.get("params") or {})
     params.pop("_meta", None)
-    reach = inspector.servers.get(row.server).reach
-    return _program(reach, *_of_request(str(row.method), params), form)
+    server = inspector.servers.get(row.server)
+    kind, name, arguments = _of_request(str(row.method), params)
+    call = inspector.calls.find(row.call)
+    return _program(server.reach, kind, name, arguments, form, _answers_to_questions(inspector, server, call))
+
+
+_SESSION: Final = "mcp-session-id"
+
+
+def _curl_of(exchange: TracedExchange, body: str) -> str:
+    """The request as commands of a shell. A session is masked, and ends: they open one of their own."""
+    sent = exchange.request_headers
+    start = f"curl -sS -N -X {exchange.row.verb} {shlex.quote(exchange.row.url)}"
+    headers = [f"-H {shlex.quote(f'{name}: {value}')}" for name, value in sent if name.lower() != _SESSION]
+    if len(headers) == len(sent):
+        return " \\\n  ".join([start, *headers, f"--data {shlex.quote(body)}"]) + "\n"
+    version = next((value for name, value in sent if name.lower() == "mcp-protocol-version"), "2025-03-26")
+    client = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "curl", "version": "1"}}
+    hello: dict[str, Any] = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": client}
+    ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+    def send(message: Any, *options: str) -> str:
+        text = message if isinstance(message, str) else msgspec.json.encode(message).decode()
+        return " \\\n  ".join([start, *options, *headers, f"--data {shlex.quote(text)}"])
+
+    session = '-H "Mcp-Session-Id: $session"'
+    take = """tr -d '\\r' | awk 'tolower($1) == "mcp-session-id:" {print $2}'"""
+    return f"session=$({send(hello, '-o /dev/null', '-D -')} | {take})\n{send(ready, session)}\n{send(body, session)}\n"
 
 
 def _of_request(method: str, params: dict[str, Any]) -> tuple[str, str, Any]:
@@ -63,26 +88,72 @@ def copy_call(inspector: Inspector, call: InspectedCall, form: str) -> str:
         raise BadRequest("only a call over HTTP can be a curl command", status=422)
     if form == "json":
         return msgspec.json.format(msgspec.json.encode(call.arguments or {})).decode() + "\n"
-    reach = inspector.servers.get(row.server).reach
+    server = inspector.servers.get(row.server)
     result: Any = None if call.result is None else msgspec.json.decode(call.result)
-    return _program(reach, row.kind, row.name, call.arguments, form, result)
+    answers = _answers_to_questions(inspector, server, call)
+    return _program(server.reach, row.kind, row.name, call.arguments, form, answers, result)
 
 
-def _program(reach: Reach, kind: str, name: str, arguments: Any, form: str, result: Any = None) -> str:
-    target = target_literal(reach)
+def _answers_to_questions(
+    inspector: Inspector, server: InspectedServer, call: InspectedCall | None
+) -> tuple[list[str], str]:
+    answers, samples = answers_of([] if call is None else inspector.questions.of_call(call.row.id))
+    roots = server.roots if server.roots or server.are_roots_asked else None
+    return answering(answers, samples, roots, as_task=call is not None and call.row.task is not None)
+
+
+def answers_of(questions: list[PersonQuestion]) -> tuple[list[dict[str, Any]], list[Any]]:
+    """What a person answered to the questions of a call: forms and pages, and a model's turns."""
+    answered = [
+        (card.kind, card.answer) for card in questions if card.answer is not None and card.answer.action != "withdrawn"
+    ]
+    forms = [
+        {"action": answer.action, **({"content": answer.content} if answer.content else {})}
+        for kind, answer in answered
+        if kind in ("elicit", "url")
+    ]
+    return forms, [answer.content for kind, answer in answered if kind == "sampling"]
+
+
+def answering(
+    answers: list[dict[str, Any]], samples: list[Any], roots: list[dict[str, str]] | None, *, as_task: bool
+) -> tuple[list[str], str]:
+    """Functions that give the same answers, as lines of Python, and the options of `connect` that the call needs."""
+    lines: list[str] = []
+    options = ""
+    for name, values in (("elicit", answers), ("sample", samples)):
+        if values:
+            lines += [f"{name}_answers = iter({python_of(values)})", "", "", f"def {name}(question):"]
+            lines += [f"    return next({name}_answers)", "", ""]
+            options += f", on_{name}={name}"
+    options += "" if roots is None else f", roots={python_of(roots)}"
+    return lines, options + (", tasks=True" if as_task else "")
+
+
+def _program(
+    reach: Reach,
+    kind: str,
+    name: str,
+    arguments: Any,
+    form: str,
+    answering_code: tuple[list[str], str],
+    result: Any = None,
+) -> str:
+    lines, options = answering_code
+    head = "\n".join(["import asyncio", "", "from trimaran import connect", "", "", *lines])
+    opened = f"connect({target_literal(reach)}{options})"
     call = call_expression(kind, name, arguments)
     if form == "python":
         return (
-            "import asyncio\n\nfrom trimaran import connect\n\n\nasync def main() -> None:\n"
-            f"    async with connect({target}) as client:\n        result = await {call}\n        print(result)\n\n\n"
+            f"{head}\nasync def main() -> None:\n"
+            f"    async with {opened} as client:\n        result = await {call}\n        print(result)\n\n\n"
             "asyncio.run(main())\n"
         )
     if form == "pytest":
         body = "\n".join(f"            {line}" for line in assertions(kind, result))
         return (
-            "import asyncio\n\nfrom trimaran import connect\n\n\n"
-            f"def test_{identifier(name)}() -> None:\n    async def main() -> None:\n"
-            f"        async with connect({target}) as client:\n            result = await {call}\n{body}\n\n"
+            f"{head}\ndef test_{identifier(name)}() -> None:\n    async def main() -> None:\n"
+            f"        async with {opened} as client:\n            result = await {call}\n{body}\n\n"
             "    asyncio.run(main())\n"
         )
     raise BadRequest('as must be "curl", "python", "pytest" or "json"')

@@ -6,7 +6,7 @@ import ast
 import re
 from typing import Any, Final, cast
 
-__all__ = ["pointer_of", "value_at"]
+__all__ = ["pointer_of", "step_of", "value_at"]
 
 # One step of a path as `schema.validate.path_text` writes it: .name, [0] or ['a b'].
 _STEP: Final = re.compile(
@@ -20,7 +20,12 @@ def pointer_of(path: str, last: str = "") -> str:
     for match in _STEP.finditer(path):
         quoted = match["quoted"]
         steps.append(str(ast.literal_eval(quoted)) if quoted else match["name"] or match["index"])
-    return "".join(f"/{step.replace('~', '~0').replace('/', '~1')}" for step in [*steps, *([last] if last else [])])
+    return "".join(map(step_of, [*steps, *([last] if last else [])]))
+
+
+def step_of(name: str) -> str:
+    """The step of a pointer that leads to a member."""
+    return "/" + name.replace("~", "~0").replace("/", "~1")
 
 
 def value_at(value: Any, pointer: str) -> Any:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from textwrap import indent
 from typing import Any, Final
 
-from .copying import assertions, call_expression, identifier, python_of
+from .copying import answering, assertions, call_expression, identifier, python_of
 from .recording import RecordedCall, RecordedServer, RecordedSession
 
 __all__ = ["write_tests"]
@@ -44,7 +45,8 @@ def write_tests(session: RecordedSession, server: str | None = None) -> str:
                 continue
             name = identifier(call.name) + suffix.lower()
             names[name] = names.get(name, 0) + 1
-            parts.append(_test(call, name if names[name] == 1 else f"{name}_{names[name]}", f"TARGET{suffix}"))
+            numbered = name if names[name] == 1 else f"{name}_{names[name]}"
+            parts.append(_test(call, numbered, f"TARGET{suffix}", tested.roots))
     return "\n\n".join(parts)
 
 
@@ -71,22 +73,14 @@ def _plain(text: str) -> str:
     return "".join(char for char in text if char.isprintable() and char not in '\\"')[:100]
 
 
-def _test(call: RecordedCall, name: str, target: str) -> str:
-    options = ""
-    lines: list[str] = []
-    if call.answers:
-        lines = [
-            f"    answers = iter({python_of(call.answers)})",
-            "",
-            "    def answer(question):",
-            "        return next(answers)",
-            "",
-        ]
-        options = ", on_elicit=answer"
+def _test(call: RecordedCall, name: str, target: str, roots: list[dict[str, str]] | None) -> str:
+    lines, options = answering(call.answers, call.samples, roots, as_task=call.as_task)
+    # Inside a function one blank line is enough.
+    answers = indent("\n".join(lines).replace("\n\n\n", "\n\n").removesuffix("\n"), "    ")
     checks: list[Any] = assertions(call.kind, call.result)
     body = "\n".join(
         [
-            *lines,
+            *([answers] if answers else []),
             "    async def main():",
             f"        async with connect({target}{options}) as client:",
             f"            result = await {call_expression(call.kind, call.name, call.arguments)}",

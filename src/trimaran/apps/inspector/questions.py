@@ -10,13 +10,13 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, Literal, Protocol, cast, final
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 
 from trimaran.client.server_requests import Elicitation, Sampling
 from trimaran.errors import DeclarationError, ProtocolError
+from trimaran.host.consent import split_as_browsers_do
 from trimaran.host.form_fields import Field, Form
 from trimaran.schema.validate import Validator
 from trimaran.types import Json
@@ -291,6 +291,6 @@ def _object_in(body: Mapping[str, Any], key: str) -> dict[str, Any]:
 
 def _host_of(url: str) -> str:
     try:
-        return urlsplit(url).hostname or ""
+        return split_as_browsers_do(url).hostname or ""
     except ValueError:
         return ""

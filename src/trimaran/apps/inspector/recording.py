@@ -40,6 +40,8 @@ class RecordedServer(Struct, kw_only=True, rename="camel", omit_defaults=True):
     resources: list[dict[str, Any]] = []
     templates: list[dict[str, Any]] = []
     prompts: list[dict[str, Any]] = []
+    roots: list[dict[str, str]] | None = None
+    """None if it never asked for them."""
 
 
 class RecordedCall(Struct, kw_only=True, rename="camel", omit_defaults=True):
@@ -55,6 +57,10 @@ class RecordedCall(Struct, kw_only=True, rename="camel", omit_defaults=True):
     ms: float | None = None
     at: float | None = None
     answers: list[dict[str, Any]] = []
+    """To its elicitations."""
+    samples: list[Any] = []
+    """A model's turns, as they were given; None where that was declined."""
+    as_task: bool = False
 
 
 class RecordedMessage(Struct, kw_only=True, rename="camel", omit_defaults=True):

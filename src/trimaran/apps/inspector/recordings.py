@@ -11,6 +11,7 @@ from msgspec import Struct
 from trimaran import __version__
 
 from .calls import InspectedCall
+from .copying import answers_of
 from .events import now_ms
 from .recording import FORMAT, RecordedCall, RecordedMessage, RecordedServer, RecordedSession
 from .requests import BadRequest, NotThere
@@ -202,11 +203,7 @@ class RecordingBook:
 
     def _recorded_call(self, call: InspectedCall) -> RecordedCall:
         row = call.row
-        answers = [
-            {"action": card.answer.action, **({"content": card.answer.content} if card.answer.content else {})}
-            for card in self._inspector.questions.of_call(row.id)
-            if card.answer is not None and card.kind in ("elicit", "url")
-        ]
+        answers, samples = answers_of(self._inspector.questions.of_call(row.id))
         return RecordedCall(
             server=row.server,
             kind=row.kind,
@@ -218,6 +215,8 @@ class RecordingBook:
             ms=row.ms,
             at=row.at,
             answers=answers,
+            samples=samples,
+            as_task=row.task is not None,
         )
 
 
@@ -238,4 +237,5 @@ def _recorded_server(server: InspectedServer) -> RecordedServer:
         resources=catalog.entries("resources"),
         templates=catalog.entries("templates"),
         prompts=catalog.entries("prompts"),
+        roots=list(server.roots) if server.roots or server.are_roots_asked else None,
     )

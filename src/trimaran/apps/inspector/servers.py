@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import re
 import time
 from collections import deque
@@ -138,6 +139,7 @@ class ServerView(Struct, kw_only=True, rename="camel", omit_defaults=True):
     instructions: str | None = None
     session_id: str | None = None
     pid: int | None = None
+    connecting_since: float | None = None
     connected_at: float | None = None
     connect_ms: float | None = None
     tokens: int | None = None
@@ -166,6 +168,8 @@ class InspectedServer:
         self.connections: int = 0
         self.subscriptions: list[str] = []
         self.roots: list[dict[str, str]] = []
+        self.are_roots_asked: bool = False
+        """The server asked for them, so a client that repeats its calls must have some, if none at all."""
         self.connected_at: float | None = None
         self.connect_ms: float | None = None
         self._servers = servers
@@ -190,7 +194,8 @@ class InspectedServer:
         """
         client = self.client
         if client is None or self.state not in ("ready", "reconnecting"):
-            raise WrongState(f"{self.name} is {self.state}: connect it first")
+            why = "connect it first" if self.failure is None else self.failure.message
+            raise WrongState(f"{self.name} is {self.state}: {why}")
         return client
 
     def view(self) -> ServerView:
@@ -210,6 +215,7 @@ class InspectedServer:
             subscriptions=list(self.subscriptions),
             roots=list(self.roots),
             failure=self.failure,
+            connecting_since=self.activities[-1].at if self.state == "connecting" and self.activities else None,
             connected_at=self.connected_at,
             connect_ms=self.connect_ms,
             tokens=self.catalog.tokens,
@@ -317,7 +323,7 @@ class InspectedServer:
         if options.sampling:
             chosen["on_sample"] = self._sample
         if options.roots:
-            chosen["roots"] = lambda: list(self.roots)
+            chosen["roots"] = self._list_roots
         return chosen
 
     def _fail(self, error: Error) -> None:
@@ -407,6 +413,8 @@ class InspectedServer:
             size = sum(map(len, lines[-_STDERR_EVENT:]))
             dropped = max(0, len(lines) - _STDERR_EVENT)
             self._events.emit("stderr", size=size, server=self.id, lines=lines[-_STDERR_EVENT:], dropped=dropped)
+            if self.state == "connecting":  # all there is to see of a server that hangs
+                self.tell()
 
     async def _elicit(self, question: Elicitation) -> Any:
         return await self._questions.elicit(self.id, self.tap.era or "legacy", question)
@@ -444,12 +452,16 @@ class InspectedServer:
         except Error as error:
             self.note("changed", f"changes cannot be watched: {error}", failure_of(error))
 
+    def _list_roots(self) -> list[dict[str, str]]:
+        self.are_roots_asked = True
+        return list(self.roots)
+
     async def set_roots(self, roots: list[dict[str, str]]) -> None:
         """Replace the roots; a legacy server is told."""
         self.roots = roots
         if self.client is not None and self.options.roots and self.state == "ready":
             with contextlib.suppress(Error):
-                await self.client.set_roots(lambda: list(self.roots))
+                await self.client.set_roots(self._list_roots)
 
 
 def _ignore(entry: object) -> None:
@@ -490,6 +502,10 @@ class Servers:
             raise WrongState(f"there are {_MOST_SERVERS} servers: remove some first")
         chosen = options or InspectedServerOptions()
         chosen.headers = sorted(reach.options.get("headers") or {})
+        names = {server.reach.name for server in self._servers.values()}
+        if reach.name in names:  # lists and lines of time show names, and no ids
+            number = next(number for number in itertools.count(2) if f"{reach.name} {number}" not in names)
+            reach = structs.replace(reach, name=f"{reach.name} {number}")
         server = InspectedServer(self._free_id(reach.name), reach, source, chosen, self)
         self._servers[server.id] = server
         server.tell()

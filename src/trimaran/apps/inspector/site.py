@@ -226,8 +226,12 @@ class Site:
         if request.path == "/":
             return self._index()
         name = request.path.lstrip("/")
-        file = (self._page / name).resolve()
-        if not file.is_relative_to(self._page.resolve()) or not file.is_file():
+        try:
+            file = (self._page / name).resolve()
+            is_ours = file.is_relative_to(self._page.resolve()) and file.is_file()
+        except (OSError, ValueError):  # a name longer than names can be
+            file, is_ours = self._page, False
+        if not is_ours:
             return _failed(404, "there is no such file")
         kind = mimetypes.guess_type(file.name)[0] or "application/octet-stream"
         if kind.startswith("text/") or kind in ("application/javascript", "application/json", "image/svg+xml"):

@@ -16,9 +16,10 @@ __all__ = ["readings"]
 
 _MOST: Final = 20  # readings of one kind
 _DIGITS: Final = str.maketrans("01345789@$!", "oieastbgasi")
-# A word with digits between its letters, such as 1gn0r3; but no 2nd, h264, utf8, mp3 or version.
+# A word with digits between its letters, such as 1gn0r3; but no 2nd, h264, utf8, mp3 or version. It looks ahead no further
+# than the word may reach: "!" begins one and goes on with one, so a line of them would take the square of its length.
 _LEET: Final = re.compile(
-    r"(?<![\w.@$-])(?=[a-z013457@$!]*[a-z])(?=(?:[a-z@$!]*[013457]){1,})[a-z013457@$!]{3,20}(?![\w-])"
+    r"(?<![\w.@$-])(?=[a-z013457@$!]{0,19}[a-z])(?=[a-z@$!]{0,19}[013457])[a-z013457@$!]{3,20}(?![\w-])"
 )
 _LEET_TEXT: Final = 3  # such words among 12: one is a product, several are a disguise
 _APART: Final = re.compile(r"(?<!\w)\w(?:[ ._*-]\w(?!\w)){7,400}")

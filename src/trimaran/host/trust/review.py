@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, final
 
@@ -149,7 +149,7 @@ class CatalogReview:
         *,
         note: Callable[..., object] | None = None,
         others: Callable[[str], Sequence[tuple[str, str]]] = lambda server: (),
-        scan: Callable[[str, Mapping[str, Tool], Sequence[tuple[str, str]]], Scanned] | None = None,
+        scan: Callable[[str, Mapping[str, Tool], Sequence[tuple[str, str]]], Awaitable[Scanned]] | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._scan = scan
@@ -166,7 +166,7 @@ class CatalogReview:
         passed = {name: tool for name, tool in tools.items() if name not in withheld}
         if self._scan is None:
             return Reviewed(tools=passed, withheld=withheld)
-        scanned = self._scan(server, passed, self._others(server))
+        scanned = await self._scan(server, passed, self._others(server))
         return Reviewed(tools=scanned.tools, withheld=withheld, reasons=scanned.reasons)
 
     # --- pins --------------------------------------------------------------------------------------------------------

@@ -240,7 +240,7 @@ _READS_FIRST: Final = re.compile(
 )
 _COVERT: Final = re.compile(
     r"\b(?:silently|quietly|secretly|covertly|discreetly|invisibly)\b[^.]{0,30}?"
-    r"\b(?:upload|send|forward|copy|delete|post|email|transmit|record|include|add|call|read|store)\w*\b"
+    r"\b(?:upload|send|forward|copy|delete|post|email|transmit|record|include|add|call|read|store)\w{0,20}\b"
 )
 _FORWARDS: Final = re.compile(
     r"\b(?:forward|send|post|upload|transmit|report|mirror)\b[^.]{0,50}?\b(?:user's|conversation|last message|chat|prompts?|history)\b"
@@ -355,13 +355,13 @@ _CAPTURE: Final = re.compile(
     r"\b(?:full|entire|complete|whole|all|prior)\b[^.\n]{0,30}\b(?:conversation|chat|transcript|dialogue|message) ?(?:history|log|so far)?"
     r"[^.\n]{0,30}\b(?:verbatim|word for word|including (?:any|all) )"
     r"|\b(?:your|the) (?:full |entire |complete )?system prompt\b[^.\n]{0,40}\b(?:parameter|argument|field|verbatim|include|pass)\b"
-    r"|\b(?:accompan\w+|put|fill in|supply|supplied|pass|include|given|attach\w*|copy|provide|share|repeat|add)\b[^.\n]{0,60}?"
+    r"|\b(?:accompan\w+|put|fill in|supply|supplied|pass|include|given|attach\w{0,20}|copy|provide|share|repeat|add)\b[^.\n]{0,60}?"
     + _TALK
     + r"[^\n]{0,60}?"
     + _PLACE
     + r"|"
     + _PLACE
-    + r"[^.\n]{0,40}?\b(?:fill in|hold|contain|put|text of|copy of|set to|repeat|include)\w*\b[^.\n]{0,40}?"
+    + r"[^.\n]{0,40}?\b(?:fill in|hold|contain|put|text of|copy of|set to|repeat|include)\w{0,20}\b[^.\n]{0,40}?"
     + _TALK
     + r"|\b(?:include|pass|send|attach|copy)\b[^.\n]{0,30}\byour (?:full |entire |complete )?(?:system prompt|instructions|conversation history|chain of thought)\b"
 )

@@ -74,7 +74,7 @@ class Scanner:
         self._recent: deque[ScanFinding] = deque(maxlen=_MOST_RECENT)
         self._announced: set[tuple[str, str, str, str]] = set()
         self._lock = threading.Lock()
-        """Large results are looked at in a thread."""
+        """Definitions and large results are looked at in threads."""
 
     # --- definitions -------------------------------------------------------------------------------------------------
 
@@ -106,13 +106,21 @@ class Scanner:
         }
         return Scanned(offered, reasons if mode == "ask" else {})
 
+    def read_ahead(self, server: str, tools: Mapping[str, Tool]) -> None:
+        """Read definitions in whatever thread this is, so that `tools` knows what is in them."""
+        if self._setting(server).mode != "off":
+            for tool in tools.values():
+                self._of(server, tool)
+
     def _of(self, server: str, tool: Tool) -> tuple[ScanFinding, ...]:
         key = hashlib.blake2b(msgspec.json.encode((server, tool)), digest_size=16).digest()
         findings = self._findings.get(key)
         if findings is None:
-            findings = self._findings[key] = tuple(scan_tool(tool, server=server))
-            if len(self._findings) > _MOST_KEPT:
-                self._findings.popitem(last=False)
+            findings = tuple(scan_tool(tool, server=server))
+            with self._lock:
+                self._findings[key] = findings
+                if len(self._findings) > _MOST_KEPT:
+                    self._findings.popitem(last=False)
         return findings
 
     def forget(self, server: str) -> None:

@@ -31,7 +31,10 @@ SHADOWING_RULES: Final[Mapping[str, tuple[Severity, str, str]]] = {
     "names-other-tool": ("warn", "speaks of a tool of another server", "a tool has no say in the calls of others"),
     "like-server": ("warn", "is called almost like another server", "check that it is the one you mean"),
 }
-_WORD: Final = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_.-][A-Za-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+")
+# From where a word begins only: from each letter of a long one it would be looked at again.
+_WORD: Final = re.compile(
+    r"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9]*(?:[_.-][A-Za-z0-9]+)+|(?<![a-z])[a-z]+(?:[A-Z][a-z0-9]+)+"
+)
 _DISTINCT: Final = 8  # characters of a name that is not also an ordinary word
 _LONG_NAME: Final = 5  # characters of a server's name; shorter ones are alike by chance
 

@@ -350,6 +350,20 @@ def test_the_exit_code_says_that_something_is_left(tmp_path: Path, capsys: pytes
     assert "cannot be read as Python" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "line",
+    ["x = " + "(" * 5000, "x = " + "-" * 20_000 + "1", "x = " + "[" * 150 + "]" * 150, "x = " + "1+" * 20_000 + "1"],
+    ids=["brackets", "signs", "lists", "sums"],
+)
+def test_what_nests_too_deeply_is_refused_and_ends_no_process(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str
+) -> None:
+    file = tmp_path / "server.py"
+    file.write_text(f"from mcp.server.fastmcp import FastMCP\n{line}\n")
+    assert main(["migrate", str(file)]) == 2
+    assert "it nests deeper than 120 levels" in capsys.readouterr().err
+
+
 def test_without_libcst_the_message_says_what_to_install(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -202,11 +202,12 @@ async def test_a_page_is_shown_whole_with_its_host_and_needs_consent() -> None:
     [
         ("http://pay.example/", "not https but http"),
         ("https://bank.example@evil.example/", "the host is evil.example"),
+        ("https://evil.example\\@bank.example/", "on the host evil.example"),
         ("https://xn--pple-43d.example/", "may look like others"),
         ("https://аpple.example/", "may look like others"),
         ("https://[bad/", "not a proper URL"),
     ],
-    ids=["http", "at", "punycode", "cyrillic", "broken"],
+    ids=["http", "at", "backslash", "punycode", "cyrillic", "broken"],
 )
 async def test_a_page_that_may_not_be_what_it_seems_is_warned_of(url: str, said: str) -> None:
     _, seen = await put(page(url), "n")

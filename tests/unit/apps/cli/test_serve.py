@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -63,6 +64,14 @@ def test_what_a_file_prints_at_import_and_in_calls_stays_out_of_the_stream(spawn
     assert all(text in said for text in ("at import", "from a child", "at the end", "in call"))
 
 
+def test_a_command_in_quotes_is_a_server_to_stand_for(spawn: Spawn, boat: Path) -> None:
+    """As supergateway takes it."""
+    child = spawn("serve", shlex.join([sys.executable, "-m", "trimaran", "serve", str(boat)]))
+    reply = child.call_modern(1, "tools/call", {"name": "add", "arguments": {"a": 2, "b": 3}})
+    assert reply["result"]["structuredContent"] == 5
+    assert child.end_input() == 0
+
+
 def test_no_legacy_refuses_the_handshake(spawn: Spawn, boat: Path) -> None:
     child = spawn("serve", str(boat), "--no-legacy")
     reply = child.call(
@@ -110,6 +119,11 @@ def test_options_that_contradict_each_other_are_refused(trimaran: Run, boat: Pat
     two = trimaran("serve", str(boat), "other.py")
     assert two.returncode == 2
     assert "'other.py' comes after" in two.stderr
+    bare = trimaran("serve", "--port", "1", "python3", "-m", "some_server", "--verbose")
+    assert bare.returncode == 2
+    assert "No such option '-m'. A command and its options stand behind --: -- python3 -m some_server" in bare.stderr
+    misspelt = trimaran("serve", "--port", "1", "--reloud", str(boat))
+    assert "behind --" not in misspelt.stderr
     plain = trimaran("serve", str(boat), "--http2")
     assert plain.returncode == 2
     assert "--http2 needs TLS" in plain.stderr

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import select
 import sys
 from collections.abc import Iterator
 
 import pytest
+from tests.support.until import PATIENCE
 
 from trimaran.apps.console.typeahead import TypedAhead, typed_ahead
 
@@ -37,13 +39,22 @@ def person(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 )
 def test_keys_and_answers_are_told_apart(person: int, said: str, understood: TypedAhead) -> None:
     os.write(person, said.encode())
+    assert not said or select.select([person], [], [], PATIENCE)[0]  # the echo: the terminal has it all now
     with typed_ahead(asks=True) as typed:
         assert typed == understood
 
 
 def test_a_terminal_that_is_not_asked_is_not_written_to(person: int) -> None:
     os.write(person, b"ab")
+    assert _read(person, 2) == b"ab"  # the echo: the terminal has the keys now
     with typed_ahead() as typed:
         assert typed == TypedAhead("ab")
-    os.set_blocking(person, False)
-    assert os.read(person, 100) == b"ab"  # the echo of the terminal
+    assert not select.select([person], [], [], 0)[0]
+
+
+def _read(terminal: int, count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        assert select.select([terminal], [], [], PATIENCE)[0], f"the terminal wrote {data!r} and no more"
+        data += os.read(terminal, count - len(data))
+    return data

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.inspector import open_bench
 
 from trimaran import Context, Server, ToolError
+from trimaran.apps.inspector.servers import Reach, ServerSource
 from trimaran.serve import HttpServer
 
 
@@ -202,6 +206,52 @@ async def test_the_wire_shows_messages_with_their_http() -> None:
             if "tools/call" in entry["request"].get("postData", {}).get("text", "")
         ]
         assert posts[0]["response"]["status"] == 200
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_a_copied_curl_command_runs(era: str, tmp_path: Path) -> None:
+    """In a session, which is masked and ends, it opens one of its own."""
+    async with open_bench() as bench, HttpServer(boats(), port=0) as http:
+        server = await bench.add(http.url)
+        await bench.call("PATCH", f"/api/servers/{server.id}", {"options": {"era": era}})
+        await bench.post(f"/api/servers/{server.id}/restart")
+        await bench.until(lambda: server.state == "ready" and server.catalog.is_complete)
+        call = await bench.tool(server.id, "add", {"a": 40, "b": 2})
+        _, _, command = await bench.raw("GET", f"/api/calls/{call['id']}/copy?as=curl")
+        assert ("initialize" in command) is (era == "legacy")
+        file = tmp_path / "call.sh"
+        file.write_text(command)
+        shell = await asyncio.create_subprocess_exec("sh", str(file), stdout=asyncio.subprocess.PIPE)
+        said, _ = await asyncio.wait_for(shell.communicate(), 20)
+        assert b'"text":"42"' in said, said
+
+
+async def test_a_prompt_is_not_asked_for_without_what_it_requires() -> None:
+    async with open_bench() as bench:
+        server = await bench.add(boats())
+        new: dict[str, Any] = {"server": server.id, "kind": "prompt", "name": "greet"}
+        for arguments, path in ((None, "/name"), ({}, "/name"), ({"name": 3}, "/name"), ([], "")):
+            refusal = await bench.post("/api/calls", {**new, "arguments": arguments}, status=422)
+            assert [violation["path"] for violation in refusal["violations"]] == [path]
+        sent = await bench.finish(await bench.post("/api/calls", {**new, "sendAnyway": True}))
+        assert sent["state"] == "failed"
+
+
+async def test_a_line_of_stderr_is_in_the_list_or_in_a_later_event() -> None:
+    program = "import sys; print('one', file=sys.stderr, flush=True); sys.stdin.read()"
+    async with open_bench() as bench:
+        reach = Reach(target=[sys.executable, "-c", program], name="odd", text="odd", transport="stdio")
+        server = bench.inspector.add(reach, ServerSource(kind="process", label="a test"))
+        server.begin_connecting()
+        await bench.until(lambda: server.stderr)
+        listed = await bench.get(f"/api/servers/{server.id}/stderr")
+        assert [line["text"] for line in listed["lines"]] == ["one"]
+        told = [event for event in bench.inspector.events.after(0) if event["type"] == "stderr"]
+        assert [event["seq"] <= listed["seq"] for event in told] == [True]
+        view = await bench.get(f"/api/servers/{server.id}")
+        assert (view["state"], view["stderrLines"]) == ("connecting", 1)
+        assert view["connectingSince"] == view["activities"][0]["at"]
 
 
 async def test_events_come_in_batches_and_go_on_after_a_break() -> None:

@@ -81,6 +81,68 @@ async def test_a_recording_becomes_a_mock_server_and_a_test_file_that_passes(tmp
     assert done.stdout.strip() == "all", done.stderr
 
 
+async def test_tests_answer_for_the_model_and_list_the_roots_that_were(tmp_path: Path) -> None:
+    """A server without Trimaran: it asks for roots, for a model's turn, and then a person."""
+    program = tmp_path / "asking.py"
+    program.write_text(ASKING)
+    async with open_bench() as bench:
+        server = await bench.add([sys.executable, str(program)], "asking")
+        await bench.call("PATCH", f"/api/servers/{server.id}", {"roots": [{"uri": "file:///sea"}]})
+        recording = await bench.post("/api/recordings", {"name": "asked"})
+        call = await bench.post("/api/calls", {"server": server.id, "kind": "tool", "name": "ask"})
+        for answer in ({"text": "ahoy"}, {"content": {"ok": True}}):
+            await bench.until(bench.inspector.questions.waiting)
+            question = bench.inspector.questions.waiting()[0]
+            await bench.post(f"/api/questions/{question.id}", {"action": "accept", **answer})
+        done = await bench.finish(call)
+        assert all(word in done["result"]["content"][0]["text"] for word in ("file:///sea", "ahoy", "ok"))
+        await bench.post(f"/api/recordings/{recording['id']}/stop")
+        _, _, recorded = await bench.raw("GET", f"/api/recordings/{recording['id']}/pytest?server={server.id}")
+        _, _, pasted = await bench.raw("GET", f"/api/calls/{call['id']}/copy?as=pytest")
+    for number, text in enumerate((recorded, pasted)):
+        assert "file:///sea" in text
+        check = f"import test_{number} as t; t.TARGET = {[sys.executable, str(program)]!r}; [f() for n, f in vars(t).items() if n.startswith('test_')]; print('all')"
+        (tmp_path / f"test_{number}.py").write_text(text)
+        done = subprocess.run(  # noqa: S603, ASYNC221 - our own words
+            [sys.executable, "-c", check], cwd=tmp_path, capture_output=True, text=True, timeout=60, env={**os.environ}
+        )
+        assert done.stdout.strip() == "all", (text, done.stderr)
+
+
+ASKING = """
+import json, sys
+
+def write(**message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+ASKS = [
+    ("roots/list", {}),
+    ("sampling/createMessage", {"messages": [], "maxTokens": 5}),
+    ("elicitation/create", {"message": "?", "requestedSchema": {"type": "object", "properties": {"ok": {"type": "boolean"}}}}),
+]
+heard, call = [], None
+for line in sys.stdin:
+    message = json.loads(line)
+    method, id = message.get("method"), message.get("id")
+    if method == "initialize":
+        info = {"name": "asking", "version": "1"}
+        write(id=id, result={"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info})
+    elif method == "tools/list":
+        write(id=id, result={"tools": [{"name": "ask", "inputSchema": {"type": "object"}}]})
+    elif method == "tools/call":
+        heard, call = [], id
+        write(id=0, method=ASKS[0][0], params=ASKS[0][1])
+    elif method is None and call is not None:
+        heard.append(message.get("result") or message.get("error"))
+        if len(heard) < len(ASKS):
+            write(id=len(heard), method=ASKS[len(heard)][0], params=ASKS[len(heard)][1])
+        else:
+            write(id=call, result={"content": [{"type": "text", "text": json.dumps(heard)}]})
+    elif method is not None and id is not None:
+        write(id=id, error={"code": -32601, "message": "no"})
+"""
+
+
 async def test_recordings_that_are_none_are_refused() -> None:
     async with open_bench() as bench:
         await bench.call("POST", "/api/recordings/import", {"log": 1}, status=400)
@@ -120,6 +182,12 @@ def test_tests_cover_every_server_that_was_called() -> None:
     assert "TARGET_BOATS_1 = os.environ.get(\"MCP_TARGET_BOATS_1\") or 'http://127.0.0.1:9/mcp'" in text
     assert "['sh', '-c', 'exec boats --all']" in text
     assert "quiet" not in text
+
+
+def test_a_test_runs_as_a_task_what_ran_as_one() -> None:
+    server = RecordedServer(id="a", name="boats", target="http://127.0.0.1:9/mcp")
+    call = RecordedCall(server="a", kind="tool", name="sail", state="ok", result={"content": []}, as_task=True)
+    assert "connect(TARGET, tasks=True)" in write_tests(RecordedSession(name="sea", servers=[server], calls=[call]))
 
 
 async def test_what_is_kept_so_far_says_since_when() -> None:
@@ -251,3 +319,13 @@ def test_a_run_waits_no_longer_than_it_was_told(tmp_path: Path) -> None:
     file.write_text('[server.slow]\ntarget = "slow.py"\n\n[[call]]\ntool = "wait"\n')
     run = CliRunner().invoke(commands, ["inspect", "--run", str(file), "--timeout", "3"], standalone_mode=False)
     assert "within 3 s" in run.output
+
+
+def test_a_run_says_why_a_server_did_not_start(tmp_path: Path) -> None:
+    (tmp_path / "gone.py").write_text("raise SystemExit('no wind today')\n")
+    file = tmp_path / "calls.toml"
+    file.write_text('[server.gone]\ntarget = "gone.py"\n\n[[call]]\ntool = "sail"\n')
+    run = CliRunner().invoke(commands, ["inspect", "--run", str(file)], standalone_mode=False)
+    assert run.return_value == 1, run.output
+    assert "gone is failed: " in run.output
+    assert "no wind today" in run.output

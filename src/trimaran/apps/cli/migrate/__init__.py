@@ -29,7 +29,7 @@ def command(files: tuple[Path, ...], write: bool) -> int:
     Shows what changes as a diff, and lists what is left to you, with line numbers of the file as it was.
     """
     try:
-        from .rewrite import migrate_source
+        from .rewrite import TooNested, migrate_source
     except ImportError as error:
         if (error.name or "").partition(".")[0] != "libcst":
             raise
@@ -41,7 +41,7 @@ def command(files: tuple[Path, ...], write: bool) -> int:
         try:
             source = read_file(file, _MOST_BYTES).decode()
             migration = migrate_source(source)
-        except (UnicodeDecodeError, ParserSyntaxError) as error:
+        except (UnicodeDecodeError, ParserSyntaxError, TooNested) as error:
             raise click.UsageError(f"{file} cannot be read as Python: {str(error).splitlines()[0]}") from None
         except OSError as error:
             raise click.UsageError(f"{file} cannot be read: {error.strerror}") from None

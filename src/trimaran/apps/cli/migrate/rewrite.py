@@ -12,6 +12,7 @@ their imports comes back as it is, so a second run changes nothing.
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple, cast, final
@@ -35,7 +36,9 @@ from .names import (
     replacement,
 )
 
-__all__ = ["Leftover", "Migration", "migrate_source"]
+__all__ = ["Leftover", "Migration", "TooNested", "migrate_source"]
+
+_DEEPEST: Final = 120  # levels of syntax; at about 140 the visitors of libcst meet the limit on recursion
 
 _HTTP: Final = ("http", "streamable-http", "streamable_http", "sse")
 _SERVES: Final = {
@@ -80,12 +83,19 @@ class Migration(NamedTuple):
     left: list[Leftover]
 
 
+class TooNested(Exception):
+    """The source nests deeper than anybody reads."""
+
+
 def migrate_source(source: str) -> Migration:
     """Rewrite one file.
 
     Raises:
         libcst.ParserSyntaxError: it is no Python.
+        TooNested: it would end the process: the parser of libcst has a stack and no limit.
     """
+    if _is_too_nested(source):
+        raise TooNested(f"it nests deeper than {_DEEPEST} levels")
     module = cst.parse_module(source)
     if not _imports_theirs(module):
         return Migration(source, [])
@@ -100,6 +110,20 @@ def migrate_source(source: str) -> Migration:
         return Migration(source, sorted(set(rewrite.left)))
     module = module.visit(_Imports(rewrite.needed, rewrite.kept_names))
     return Migration(module.code, sorted(set(rewrite.left)))
+
+
+def _is_too_nested(source: str) -> bool:
+    try:
+        level: list[ast.AST] = [ast.parse(source)]
+    except (RecursionError, MemoryError):
+        return True
+    except SyntaxError as error:  # what else is wrong is for libcst to say, which reads newer Python as well
+        return "too many" in str(error)
+    except ValueError:  # as this Python says that there is a null byte
+        return False
+    for _ in range(_DEEPEST):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+    return bool(level)
 
 
 def _imports_theirs(module: cst.Module) -> bool:

@@ -7,6 +7,7 @@ import binascii
 from typing import Any, Final
 
 import msgspec
+from msgspec import Struct
 
 from ..calls import InspectedCall, NewCall
 from ..copying import copy_call
@@ -16,14 +17,30 @@ from .routing import PageRequest, Reply, Route
 
 __all__ = ["ROUTES"]
 
-_INLINE_RESULT: Final = 1024 * 1024
 # Types that a browser shows without running anything; all others are downloaded as bytes.
 _SHOWN_TYPES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp", "audio/", "video/", "application/pdf")
 
 
 async def start_call(request: PageRequest) -> Any:
-    call = request.inspector.calls.start(request.read(NewCall))
+    new = request.read(NewCall)
+    call = request.inspector.calls.start(new, typed=_as_typed(request.raw_body))
     return Reply(status=202, value=call.row)
+
+
+def _as_typed(body: bytes) -> Any:
+    """The arguments with the digits that came: 1.50 is sent as 1.50, and a long decimal with all its places."""
+    return _typed.decode(body).arguments
+
+
+class _Typed(Struct):
+    arguments: Any = None
+
+
+def _digits(text: str) -> Any:
+    return number if repr(number := float(text)) == text else msgspec.Raw(text.encode())
+
+
+_typed: Final = msgspec.json.Decoder(_Typed, float_hook=_digits)
 
 
 async def list_calls(request: PageRequest) -> Any:
@@ -41,7 +58,7 @@ def _call(request: PageRequest) -> InspectedCall:
 async def get_call(request: PageRequest) -> Any:
     call = _call(request)
     questions = request.inspector.questions.of_call(call.row.id)
-    return request.inspector.calls.to_json(call, questions, most=_INLINE_RESULT)
+    return request.inspector.calls.to_json(call, questions)
 
 
 async def get_result(request: PageRequest) -> Any:

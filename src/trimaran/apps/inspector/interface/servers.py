@@ -143,8 +143,9 @@ async def remove_server(request: PageRequest) -> Any:
 
 async def get_stderr(request: PageRequest) -> Any:
     server = request.server
+    server.flush_stderr()  # each line is here, or in an event after `seq`
     lines = [{"at": at, "text": text} for at, text in server.stderr]
-    return {"lines": lines, "dropped": server.stderr_count - len(lines)}
+    return {"lines": lines, "dropped": server.stderr_count - len(lines), "seq": request.inspector.events.seq}
 
 
 async def ping(request: PageRequest) -> Any:
