@@ -224,7 +224,7 @@ def test_variables_in_a_configuration_come_from_the_environment(
         ({}, "needs either a command or a url"),
         ("npx", "is not an object with a command or a url"),
         ({"command": "a", "args": "-y"}, "args a list of texts"),
-        ({"command": 5}, "command is a text"),
+        ({"command": 5}, "command must be a text"),
         ({"url": "http://h", "type": "ws"}, "transport 'ws' does not go with a url"),
         ({"url": "http://h", "headers": ["X"]}, "headers must be an object of texts"),
         ({"url": "boats.example"}, "as in http://boats.example"),
