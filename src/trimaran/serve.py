@@ -292,6 +292,8 @@ class HttpServer:
                 "FromScope reads what an ASGI application above has found out, and here nothing is above: mount "
                 "server.asgi(auth=FromScope()) there, or pass another provider"
             )
+        if isinstance(port, int) and not 0 <= port <= 65535:  # pyright: ignore[reportUnnecessaryIsInstance]  (nobody checks the caller)
+            raise ConfigError(f"port must be a number from 0 to 65535, not {port}; 0 takes any that is free")
         self.server = server
         self.host = host
         self.port: int = port

@@ -96,7 +96,7 @@ async def test_a_server_whose_tools_are_quick_has_nothing_to_work_on() -> None:
 async def test_a_worker_refuses_numbers_that_mean_nothing(options: dict[str, float]) -> None:
     server, docket = harbour(), Docket()
     server.enable_extension(docket)
-    with pytest.raises(ConfigError, match="concurrency is 1 or more"):
+    with pytest.raises(ConfigError, match="concurrency must be 1 or more"):
         await docket.work(**options)  # type: ignore[arg-type]
 
 

@@ -100,6 +100,12 @@ async def test_there_is_no_other_transport(server: Server) -> None:
         server.run("carrier pigeon")  # pyright: ignore[reportCallIssue, reportArgumentType]
 
 
+async def test_a_port_that_cannot_be_is_refused_before_anything_is_bound(server: Server) -> None:
+    """uvloop would take the number modulo 65536."""
+    with pytest.raises(ConfigError, match="port must be a number from 0 to 65535, not 99999"):
+        await server.serve("http", port=99999)
+
+
 STDIO = """
 import asyncio
 from trimaran import Server

@@ -40,9 +40,9 @@ from .trees import (
     admits_null,
     as_schema,
     children,
+    equality_key,
     kind_of,
     list_of,
-    mark_of,
     null_verdict,
     path_text,
     rebuild,
@@ -663,5 +663,5 @@ def _renamed(node: Schema, old: str, new: str) -> Schema:
 
 def _any_of(schemas: list[Any]) -> Any:
     """One schema for all of these."""
-    distinct = list({mark_of(schema): schema for schema in schemas}.values())
+    distinct = list({equality_key(schema): schema for schema in schemas}.values())
     return distinct[0] if len(distinct) == 1 else {"anyOf": distinct}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from .trees import Schema, as_schema, kind_of, list_of, mark_of, same, strings_of, types_of
+from .trees import Schema, as_schema, equality_key, kind_of, list_of, same, strings_of, types_of
 
 __all__ = ["ANY_TYPE", "DECIDES", "FOR_TYPE", "are_disjoint", "merge"]
 
@@ -111,8 +111,8 @@ def _merge_required(outer: Any, inner: Any) -> Any:
 
 
 def _merge_enums(outer: Any, inner: Any) -> Any:
-    marks = set(map(mark_of, list_of(inner)))
-    return [value for value in list_of(outer) if mark_of(value) in marks] or None
+    marks = set(map(equality_key, list_of(inner)))
+    return [value for value in list_of(outer) if equality_key(value) in marks] or None
 
 
 _MERGERS: Final[dict[str, Callable[[Any, Any], Any]]] = {
@@ -151,7 +151,7 @@ def _with_integers(types: tuple[str, ...]) -> Iterator[str]:
 
 
 def _values_of(node: Schema) -> set[Any]:
-    return {mark_of(value) for value in ([node["const"]] if "const" in node else list_of(node.get("enum")))}
+    return {equality_key(value) for value in ([node["const"]] if "const" in node else list_of(node.get("enum")))}
 
 
 def _apart(sets: list[set[Any]]) -> bool:

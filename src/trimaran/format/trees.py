@@ -20,9 +20,9 @@ __all__ = [
     "admits_null",
     "as_schema",
     "children",
+    "equality_key",
     "kind_of",
     "list_of",
-    "mark_of",
     "null_verdict",
     "path_text",
     "rebuild",
@@ -249,12 +249,12 @@ def same(first: Json, second: Json) -> bool:
     return isinstance(first, bool) == isinstance(second, bool) and first == second
 
 
-def mark_of(value: Json) -> Any:
+def equality_key(value: Json) -> Any:
     """Something hashable that two values have in common if, and only if, they are equal as JSON."""
     if isinstance(value, list):
-        return tuple(mark_of(item) for item in cast("list[Any]", value))
+        return tuple(equality_key(item) for item in cast("list[Any]", value))
     if isinstance(value, dict):
-        return frozenset((key, mark_of(item)) for key, item in cast("Schema", value).items())
+        return frozenset((key, equality_key(item)) for key, item in cast("Schema", value).items())
     return isinstance(value, bool), value
 
 

@@ -255,7 +255,7 @@ class Question:
 
 def _always(how: str) -> bool:
     if how not in ("once", "always"):
-        raise ConfigError(f'an answer holds "once" or "always", not {how!r}')
+        raise ConfigError(f'an answer must hold "once" or "always", not {how!r}')
     return how == "always"
 
 
@@ -310,7 +310,7 @@ class ConsentBridge:
         most: int = MOST_WAITING,
     ) -> None:
         if on_question is not None and not callable(on_question):
-            raise ConfigError(f"on_question is a function, not {type(on_question).__name__}")
+            raise ConfigError(f"on_question must be a function, not {type(on_question).__name__}")
         if cap <= 0 or most < 1:
             raise ConfigError(f"a bridge needs time and room: cap and most above 0, not cap={cap}, most={most}")
         self.on_question = on_question

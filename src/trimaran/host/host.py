@@ -1476,6 +1476,8 @@ class Host:
 
 def _config_of(servers: Mapping[str, Any]) -> HostConfig:
     """The configuration of a mapping of servers: the entries among its values."""
+    if not isinstance(servers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  (nobody checks the caller)
+        raise ConfigError(f'Host takes its servers by name: Host({{"files": target}}), not a {type(servers).__name__}')
     return HostConfig(servers={name: target for name, target in servers.items() if isinstance(target, ServerEntry)})
 
 

@@ -402,8 +402,10 @@ class Names:
         raise self._unknown(name, Address(servers[server], tool))
 
     def similar(self, name: str) -> list[str]:
-        """Up to three names for providers that are like this one."""
-        return difflib.get_close_matches(name, self._provider.values(), n=3)
+        """Up to three names for providers that are like this one. Models often leave out the server, so those come first."""
+        own = [full for address, full in self._provider.items() if address.tool == name]
+        near = difflib.get_close_matches(name, self._provider.values(), n=3)
+        return list(dict.fromkeys([*own, *near]))[:3]
 
     def _named(self, names: Mapping[Address, str], address: Address) -> str:
         if (name := names.get(address)) is not None:

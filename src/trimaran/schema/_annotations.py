@@ -284,7 +284,7 @@ def record_of(core: Any) -> Record | None:
 def hints_of(cls: type[Any], core: Any) -> dict[str, Any]:
     """The resolved annotations of a class, with the arguments of a generic alias put in."""
     try:
-        hints = typing.get_type_hints(cls, include_extras=True)
+        hints = _class_hints(cls)
     except NameError as error:
         raise DeclarationError(
             f"{cls.__qualname__} has an annotation that cannot be resolved ({error}): define or import that name in "
@@ -295,6 +295,17 @@ def hints_of(cls: type[Any], core: Any) -> dict[str, Any]:
         return hints
     filled = dict(zip(parameters, get_args(core), strict=False))
     return {name: _substitute(hint, filled) for name, hint in hints.items()}
+
+
+def _class_hints(cls: type[Any]) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(cls, include_extras=True)
+    except NameError:
+        # Before Python 3.12.4 it does not know the T of `class Box[T]`, if annotations are strings.
+        parameters = {p.__name__: p for base in reversed(cls.__mro__) for p in getattr(base, "__type_params__", ())}
+        if not parameters:
+            raise
+        return typing.get_type_hints(cls, localns=parameters, include_extras=True)
 
 
 def _substitute(annotation: Any, filled: Mapping[Any, Any]) -> Any:

@@ -315,7 +315,10 @@ class _Hints:
 
     def _locals(self) -> dict[str, Any]:
         """Names the function closes over, and those of the frames that are declaring it right now."""
-        names: dict[str, Any] = {}
+        # Python before 3.12.4 does not know the T of `def echo[T]`, if annotations are strings.
+        names: dict[str, Any] = {
+            parameter.__name__: parameter for parameter in getattr(self._fn, "__type_params__", ())
+        }
         frame = inspect.currentframe()
         while frame is not None:
             if frame.f_globals is self._globals() and frame.f_locals is not frame.f_globals:

@@ -748,6 +748,8 @@ _LIMIT_ALIASES: Final = {"sse_buffer_size": "replay_events", "sse_buffer_limit":
 
 
 def _limits(limits: Limits | None, options: Mapping[str, Any]) -> Limits:
+    if limits is not None and not isinstance(limits, Limits):  # pyright: ignore[reportUnnecessaryIsInstance]  (nobody checks the caller)
+        raise ConfigError(f"limits must be a Limits, such as Limits(tool_threads=8), not {limits!r}")
     options = {_LIMIT_ALIASES.get(k, k): v for k, v in options.items()}
     if "session_ttl" in options:
         options["session_idle_timeout"] = _from_session_ttl(options.pop("session_ttl"))

@@ -175,7 +175,8 @@ def compile_tool(
     entry.key = name or _name_of(fn)
     entry.place = 0
     label = f"tool {entry.key!r}"
-    if timeout is not None and (isinstance(timeout, bool) or timeout <= 0):
+    # What a caller without a type checker may pass: "30", or a timedelta.
+    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or timeout <= 0):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DeclarationError(f"{label}: timeout must be a positive number of seconds, not {timeout!r}")
     check_seconds(f"{label}: timeout", timeout, DeclarationError)
     check_seconds(f"{label}: cache_ttl", cache_ttl, DeclarationError)

@@ -313,7 +313,7 @@ def choose_health(
     options = {"health": health, "gauges": gauges, "ready_needs_store": ready_needs_store}
     for name, value in options.items():
         if not isinstance(value, bool):
-            raise ConfigError(f"{name} is True or False, not {value!r}")
+            raise ConfigError(f"{name} must be True or False, not {value!r}")
         if value and not health:
             raise ConfigError(f"{name}=True goes with the health routes; leave out health=False")
     return HealthRoutes(gauges=bool(gauges), ready_needs_store=bool(ready_needs_store)) if health else None

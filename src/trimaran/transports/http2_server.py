@@ -559,7 +559,7 @@ class _Stream:
         about: dict[str, str] = {}
         for name, value in fields:
             if _VALUE.fullmatch(value) is None:
-                raise _malformed("a value holds what no field can carry")
+                raise _malformed("the value of a field has a character that is not allowed")
             text = value.decode("latin-1")
             if name[:1] == b":":
                 part = _PSEUDO.get(name)
@@ -583,7 +583,7 @@ class _Stream:
         if not self.method or about.get("scheme") not in ("https", "http"):
             raise _malformed("no method, or no scheme that is served")
         if headers.get("te", "trailers") != "trailers":
-            raise _malformed("te is trailers, or is not there")
+            raise _malformed("the field te may only be trailers")
         self.path, _, self.query = target.partition("?")
         host = about.get("authority") or headers.get("host")
         if not host or headers.get("host", host) != host:

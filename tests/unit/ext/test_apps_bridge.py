@@ -570,7 +570,7 @@ def test_a_sandbox_gets_the_page_once_with_what_is_granted() -> None:
     assert bridge.outgoing() == [
         tell("ui/notifications/sandbox-resource-ready", {"html": "<p>", "csp": csp, "permissions": {"camera": {}}})
     ]
-    assert "no sandbox" in refusal(bridge, tell("ui/notifications/sandbox-proxy-ready", {}))[0]
+    assert "not wait for a sandbox" in refusal(bridge, tell("ui/notifications/sandbox-proxy-ready", {}))[0]
     bridge.receive(ask("ui/initialize", INITIALIZE))
     (greeting,) = bridge.outgoing()
     assert greeting["result"]["hostCapabilities"]["sandbox"] == {"permissions": {"camera": {}}, "csp": csp}
@@ -584,7 +584,7 @@ def test_nothing_is_granted_unless_the_host_says_so() -> None:
 
 def test_a_view_that_is_up_cannot_play_the_sandbox() -> None:
     bridge = ready(view=VIEW)
-    assert "no sandbox" in refusal(bridge, tell("ui/notifications/sandbox-proxy-ready"))[0]
+    assert "not wait for a sandbox" in refusal(bridge, tell("ui/notifications/sandbox-proxy-ready"))[0]
 
 
 # --- the end ---------------------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ SLIPS: dict[str, tuple[dict[str, Any], str]] = {
     "a number": ({"resource_uri": 7}, "ui://"),
     "too long": ({"resource_uri": "ui://" + "a" * 3000}, "ui://"),
     "a template": ({"resource_uri": "ui://a/{b}"}, "template"),
-    "no visibility": ({"resource_uri": URI, "visibility": []}, "visibility is"),
+    "no visibility": ({"resource_uri": URI, "visibility": []}, "visibility must be"),
     "an unknown visibility": ({"resource_uri": URI, "visibility": ["user"]}, "'user'"),
     "visibility as text": ({"resource_uri": URI, "visibility": "app"}, "visibility=['app']"),
     "nothing at all": ({}, "ui_tool needs"),

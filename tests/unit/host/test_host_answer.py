@@ -132,6 +132,14 @@ async def test_every_call_of_a_reply_gets_a_result_that_the_model_can_read(
     assert "missing required argument 'b'" in results[4][1]
 
 
+async def test_a_name_without_its_server_is_answered_with_the_whole_name() -> None:
+    async with make_host() as host:
+        answer = await soon(host.answer(reply_in("anthropic", ("add", {"a": 1, "b": 2}))))
+    ((_, text, is_error),) = texts(answer)
+    assert is_error
+    assert "similar names: mcp__shop__add" in text
+
+
 async def test_the_message_is_the_one_that_its_provider_takes() -> None:
     add = ("mcp__shop__add", {"a": 1, "b": 2})
     async with make_host() as host:

@@ -2,6 +2,8 @@
 
 # ruff: noqa: UP006, UP007, UP045 - the old spellings are under test
 
+import __future__
+
 import collections
 import dataclasses
 import datetime
@@ -641,6 +643,18 @@ def test_an_alias_by_statement_may_contain_itself():
     assert decoder_of(names["Json"])({"a": [1, None]}) == {"a": [1, None]}
     with pytest.raises(ConversionError):
         decoder_of(names["Json"])({"a": [1.5]})
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="type parameters came with Python 3.12")
+def test_type_parameters_of_a_class_are_known_where_annotations_are_text():
+    """`typing.get_type_hints` knows them from Python 3.12.4 on."""
+    names: dict[str, typing.Any] = {"dataclass": dataclasses.dataclass, "__name__": __name__}
+    source = "@dataclass\nclass Held[T]:\n    left: T\n@dataclass\nclass Pair[T](Held[str]):\n    item: T\n"
+    exec(compile(source, "<pair>", "exec", flags=__future__.annotations.compiler_flag), names)
+    assert decoder_of(names["Held"][int])({"left": 1}).left == 1
+    with pytest.raises(ConversionError):
+        decoder_of(names["Held"][int])({"left": "x"})
+    assert decoder_of(names["Pair"][int])({"left": "a", "item": 1}).item == 1
 
 
 def test_read_only_of_typing_extensions_is_seen_through():

@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 import pytest
 
 from trimaran import Limits, Server
-from trimaran.errors import ConfigError
+from trimaran.errors import ConfigError, DeclarationError
 from trimaran.server.limits import LimitOptions
 
 MAY_BE_NONE = {"session_idle_timeout", "session_max_lifetime", "max_sessions", "request_timeout", "max_listen_streams"}
@@ -83,3 +83,14 @@ def test_a_session_ttl_that_cannot_be_milliseconds_is_refused(value: Any) -> Non
     with pytest.raises(ConfigError, match="in seconds is session_idle_timeout"):
         Server("x", session_ttl=value)
     assert Server("x", sse_buffer_limit=11).limits.replay_events == 11
+
+
+def test_limits_that_are_no_limits_are_refused_with_what_to_write() -> None:
+    with pytest.raises(ConfigError, match=r"limits must be a Limits, such as Limits\(tool_threads=8\), not 3"):
+        Server("x", limits=3)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("timeout", ["30", 0, True])
+def test_a_timeout_that_is_no_number_of_seconds_is_refused(timeout: Any) -> None:
+    with pytest.raises(DeclarationError, match="tool 'wait': timeout must be a positive number of seconds, not "):
+        Server("x").add_tool(lambda: "done", name="wait", timeout=timeout)

@@ -29,9 +29,9 @@ def test_probes_are_on_and_gauges_off_unless_told_otherwise() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"health": "/healthz"}, "health is True or False, not '/healthz'"),
-        ({"gauges": 1}, "gauges is True or False, not 1"),
-        ({"ready_needs_store": None}, "ready_needs_store is True or False, not None"),
+        ({"health": "/healthz"}, "health must be True or False, not '/healthz'"),
+        ({"gauges": 1}, "gauges must be True or False, not 1"),
+        ({"ready_needs_store": None}, "ready_needs_store must be True or False, not None"),
         ({"health": False, "gauges": True}, "gauges=True goes with the health routes; leave out health=False"),
         ({"health": False, "ready_needs_store": True}, "ready_needs_store=True goes with the health routes"),
     ],

@@ -56,9 +56,7 @@ _SCRIPTS: Final = {".py": "", ".js": "node", ".mjs": "node", ".cjs": "node"}
 _TRANSPORTS: Final = {"http": "http", "streamable-http": "http", "streamableHttp": "http", "sse": "sse"}
 _COMMAND: Final = "trimaran.command"
 _LARGEST_SCRIPT: Final = 1024 * 1024  # bytes; one that is longer is run without a look at it
-_RUNNERS: Final = frozenset(
-    {"asyncio", "anyio", "trio", "uvloop", "uvicorn", "subprocess"}
-)  # `run` is no server's here
+_RUNNERS: Final = frozenset({"asyncio", "anyio", "trio", "uvloop", "subprocess"})  # `run` is no server's here
 _CONFIGS: Final = (".json", ".toml")
 # Where servers of the current directory are looked up by name.
 _NEARBY: Final = (".trimaran/mcp.toml", "mcp.toml", ".mcp.json")
@@ -363,9 +361,9 @@ def _speaks_stdio(path: Path) -> bool:
 
 
 def _serves_http(tree: ast.Module) -> bool:
-    """Whether each server that the file runs is written to serve HTTP: `server.run("http", ...)`."""
+    """Whether each server that the file runs is written to serve HTTP: `server.run("http", ...)`, `uvicorn.run(app)`."""
     transports = [
-        node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
+        "http" if _name(node.func.value) == "uvicorn" else _first_text(node)
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
@@ -373,6 +371,10 @@ def _serves_http(tree: ast.Module) -> bool:
         and _name(node.func.value) not in _RUNNERS
     ]
     return bool(transports) and all(transport == "http" for transport in transports)
+
+
+def _first_text(call: ast.Call) -> object:
+    return call.args[0].value if call.args and isinstance(call.args[0], ast.Constant) else None
 
 
 def _name(node: ast.expr) -> str:
@@ -526,12 +528,12 @@ def _of_entry(text: str, entry: Any, where: str) -> Target:
     arguments: Any = fields.get("args", [])
     words: list[Any] = [command, *cast("list[Any]", arguments)] if isinstance(arguments, list) else [None]
     if not all(isinstance(word, str) for word in words):
-        raise click.UsageError(f"{where}: command is a text and args a list of texts")
+        raise click.UsageError(f"{where}: command must be a text, and args a list of texts")
     cwd = fields.get("cwd")
     env = _texts(fields.get("env", {}), f"{where}: env")
     inherits = fields.get("inherit_env", False)
     if not isinstance(inherits, bool):
-        raise click.UsageError(f"{where}: inherit_env is true or false")
+        raise click.UsageError(f"{where}: inherit_env must be true or false")
     try:
         sandbox = read_sandbox(fields.get("sandbox"))
     except ConfigError as error:
@@ -542,7 +544,7 @@ def _of_entry(text: str, entry: Any, where: str) -> Target:
 
 def _texts(value: Any, setting: str) -> dict[str, str]:
     if not isinstance(value, dict):
-        raise click.UsageError(f"{setting} is not an object of texts")
+        raise click.UsageError(f"{setting} must be an object of texts")
     return {str(k): str(v) for k, v in cast("dict[Any, Any]", value).items()}
 
 

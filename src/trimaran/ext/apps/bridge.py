@@ -271,7 +271,7 @@ class Bridge:
             if "id" not in frame:
                 return self._take_notice(method, params)
             if id is None:
-                raise _Refusal(CODE_INVALID_REQUEST, "the id of a request is text or a whole number")
+                raise _Refusal(CODE_INVALID_REQUEST, "the id of a request must be text or a whole number")
             return self._take_request(method, id, params)
         except _Refusal as refusal:
             return [self._refuse(id, method, refusal.code, refusal.reason)]
@@ -317,7 +317,7 @@ class Bridge:
         if method == _SANDBOX + "proxy-ready":
             return self._load()
         if method.startswith(_SANDBOX):
-            raise _Refusal(CODE_INVALID_REQUEST, "this is for the sandbox to hear, not for a view to say")
+            raise _Refusal(CODE_INVALID_REQUEST, "only the host sends this, to the sandbox; a view must not")
         hear = _NOTICES.get(method)
         if hear is None:
             raise _Refusal(CODE_METHOD_NOT_FOUND, "views have no such notification")
@@ -327,7 +327,7 @@ class Bridge:
 
     def _take_answer(self, frame: Mapping[str, Any], id: RequestId | None) -> list[ViewEvent]:
         if ("result" in frame) == ("error" in frame):
-            raise _Refusal(CODE_INVALID_REQUEST, "a message has a method, a result or an error")
+            raise _Refusal(CODE_INVALID_REQUEST, "a message must have a method, a result or an error")
         if id is None or id != self._teardown:
             return [self._refuse(None, None, CODE_INVALID_REQUEST, "an answer to nothing that was asked")]
         self._end()
@@ -347,7 +347,7 @@ class Bridge:
             )
         modes: Any = offered.get("availableDisplayModes", [])
         if not isinstance(modes, list):
-            raise _Refusal(CODE_INVALID_PARAMS, "appCapabilities.availableDisplayModes is a list")
+            raise _Refusal(CODE_INVALID_PARAMS, "appCapabilities.availableDisplayModes must be a list")
         self.app_info, self.app_capabilities = info, offered
         self.state = "greeted"
         self._reply(
@@ -363,7 +363,9 @@ class Bridge:
     def _load(self) -> list[ViewEvent]:
         view = self._view
         if view is None or self._is_loaded or self.state != "new":
-            raise _Refusal(CODE_INVALID_REQUEST, "no sandbox is waited for")
+            raise _Refusal(
+                CODE_INVALID_REQUEST, "the host does not wait for a sandbox: this message came twice, or too early"
+            )
         self._is_loaded = True
         permissions: dict[str, Json] = {name: {} for name in view.permissions if name in self._granted}
         params: dict[str, Json] = {"html": view.html}
@@ -524,18 +526,18 @@ class Bridge:
     def _read_resource(self, id: RequestId, params: Mapping[str, Any]) -> ViewEvent:
         uri = params.get("uri")
         if not isinstance(uri, str) or ":" not in uri or len(uri) > MAX_URL:
-            raise _Refusal(CODE_INVALID_PARAMS, "resources/read needs a uri")
+            raise _Refusal(CODE_INVALID_PARAMS, "resources/read needs a uri, as text")
         return ResourceRead(id=id, server=self.server, uri=uri)
 
     def _open_link(self, id: RequestId, params: Mapping[str, Any]) -> ViewEvent:
         url = params.get("url")
         if not isinstance(url, str) or not _is_page(url):
-            raise _Refusal(CODE_INVALID_PARAMS, "ui/open-link opens http and https URLs, without a user name in them")
+            raise _Refusal(CODE_INVALID_PARAMS, "ui/open-link opens only http and https URLs without a user name")
         return OpenLink(id=id, url=url)
 
     def _say(self, id: RequestId, params: Mapping[str, Any]) -> ViewEvent:
         if params.get("role") != "user":
-            raise _Refusal(CODE_INVALID_PARAMS, 'the role of a view\'s message is "user"')
+            raise _Refusal(CODE_INVALID_PARAMS, 'the role of a view\'s message must be "user"')
         content = _blocks(params.get("content"))
         if not content:
             raise _Refusal(CODE_INVALID_PARAMS, "ui/message needs content blocks")
@@ -544,7 +546,7 @@ class Bridge:
     def _request_mode(self, id: RequestId, params: Mapping[str, Any]) -> ViewEvent | None:
         mode = params.get("mode")
         if mode not in MODES:
-            raise _Refusal(CODE_INVALID_PARAMS, f"a display mode is one of {', '.join(MODES)}")
+            raise _Refusal(CODE_INVALID_PARAMS, f"the display mode must be one of {', '.join(MODES)}")
         if mode in self._modes():
             return DisplayMode(id=id, mode=mode)
         # Spec, Display Modes: a mode that is not available is answered with the current one.
@@ -554,13 +556,13 @@ class Bridge:
     def _tell_model(self, id: RequestId, params: Mapping[str, Any]) -> ViewEvent:
         structured: Any = params.get("structuredContent")
         if structured is not None and as_object(structured) is None:
-            raise _Refusal(CODE_INVALID_PARAMS, "structuredContent is an object")
+            raise _Refusal(CODE_INVALID_PARAMS, "structuredContent must be an object")
         return ModelContext(id=id, content=_blocks(params.get("content", [])), structured=structured)
 
     def _hear_size(self, params: Mapping[str, Any]) -> list[ViewEvent]:
         width, height = params.get("width"), params.get("height")
         if (width is None and height is None) or not (_is_pixels(width) and _is_pixels(height)):
-            raise _Refusal(CODE_INVALID_PARAMS, "a size has a width and a height, in pixels")
+            raise _Refusal(CODE_INVALID_PARAMS, "a size must have a width and a height, in pixels")
         return [SizeChanged(width=width, height=height)]
 
     def _hear_log(self, params: Mapping[str, Any]) -> list[ViewEvent]:
@@ -568,7 +570,9 @@ class Bridge:
             raise _Refusal(CODE_METHOD_NOT_FOUND, "this host has not declared logging")
         level, logger = params.get("level"), params.get("logger")
         if level not in LOG_LEVELS or "data" not in params or not (logger is None or isinstance(logger, str)):
-            raise _Refusal(CODE_INVALID_PARAMS, f"a log message has data and a level: {', '.join(LOG_LEVELS)}")
+            raise _Refusal(
+                CODE_INVALID_PARAMS, f"a log message must have data and one of these levels: {', '.join(LOG_LEVELS)}"
+            )
         return [Logged(level=level, data=params["data"], logger=logger)]
 
     def _hear_cancel(self, params: Mapping[str, Any]) -> list[ViewEvent]:
@@ -622,14 +626,14 @@ async def forward(bridge: Bridge, request: ViewToolCall | ResourceRead, client: 
 def _read(message: bytes | str | Mapping[str, Any]) -> Mapping[str, Any]:
     if isinstance(message, (bytes, str)):
         if len(message) > MAX_MESSAGE_BYTES:
-            raise _Refusal(CODE_INVALID_REQUEST, f"a message has at most {MAX_MESSAGE_BYTES} bytes")
+            raise _Refusal(CODE_INVALID_REQUEST, f"a message may have at most {MAX_MESSAGE_BYTES} bytes")
         try:
             message = decode_json(message)
         except ValueError:
             raise _Refusal(CODE_PARSE, "the message is not JSON") from None
     frame = as_object(message)
     if frame is None or frame.get("jsonrpc") != "2.0":
-        raise _Refusal(CODE_INVALID_REQUEST, 'a message is an object with "jsonrpc": "2.0"')
+        raise _Refusal(CODE_INVALID_REQUEST, 'a message must be an object with "jsonrpc": "2.0"')
     return frame
 
 
@@ -637,7 +641,7 @@ def _method(frame: Mapping[str, Any]) -> str | None:
     if "method" not in frame:
         return None
     if not isinstance(frame["method"], str):
-        raise _Refusal(CODE_INVALID_REQUEST, "a method is text")
+        raise _Refusal(CODE_INVALID_REQUEST, "the method must be text")
     return frame["method"]
 
 
@@ -649,7 +653,7 @@ def _id(frame: Mapping[str, Any]) -> RequestId | None:
 def _params(frame: Mapping[str, Any]) -> Mapping[str, Any]:
     params = as_object(frame.get("params", {}))
     if params is None:
-        raise _Refusal(CODE_INVALID_PARAMS, "params is an object")
+        raise _Refusal(CODE_INVALID_PARAMS, "params must be an object")
     return params
 
 

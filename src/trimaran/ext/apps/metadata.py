@@ -58,10 +58,10 @@ def ui_tool(
         meta: Other members of the tool's `_meta`.
     """
     if isinstance(visibility, str):
-        raise DeclarationError(f"visibility is a list: write visibility=[{visibility!r}]")
+        raise DeclarationError(f"visibility must be a list: write visibility=[{visibility!r}]")
     roles = frozenset(str(role) for role in visibility)
     if not roles or roles - _EVERYONE:
-        raise DeclarationError(f'visibility is ["model"], ["app"] or both, not {sorted(roles)!r}')
+        raise DeclarationError(f'visibility must be ["model"], ["app"] or both, not {sorted(roles)!r}')
     if resource_uri is None and roles == _EVERYONE:
         raise DeclarationError('ui_tool needs the URI of a view, or a visibility: ui_tool("ui://weather/dashboard")')
     if meta and ("ui" in meta or _FLAT_KEY in meta):
@@ -152,7 +152,7 @@ class ViewMeta(Struct, frozen=True, kw_only=True):
     ) -> ViewMeta:
         """The same from a server's author. A problem is a DeclarationError."""
         if isinstance(permissions, str):
-            raise DeclarationError(f"{label}: permissions is a list: write permissions=[{permissions!r}]")
+            raise DeclarationError(f"{label}: permissions must be a list: write permissions=[{permissions!r}]")
         requested: dict[str, Json] = {name: {} for name in permissions}
         view_meta, problems = cls.read(
             {"csp": csp, "permissions": requested, "domain": domain, "prefersBorder": prefers_border}

@@ -148,7 +148,7 @@ def _plain(item: Any) -> Mapping[str, Any]:
 def _html(uri: str, item: Mapping[str, Any]) -> str:
     text, blob = item.get("text"), item.get("blob")
     if (text is None) == (blob is None):
-        raise _refused(uri, "it has either text or a blob")
+        raise _refused(uri, "it must have either text or a blob")
     if blob is not None:
         try:
             # A JSON string is text, but only the ASCII part of it is base64.

@@ -260,7 +260,7 @@ class Folder:
         try:
             target = path.resolve(strict=True)
         except (OSError, RuntimeError):  # RuntimeError: links in a circle
-            raise DeclarationError(f"{path} leads nowhere; take it out, or put a file there") from None
+            raise DeclarationError(f"{path} is a link to nothing; remove it, or put a file there") from None
         if not target.is_relative_to(self._real):
             raise DeclarationError(f"{path} leads out of {self.root}; put a copy there instead of the link")
         if any(_is_hidden(name) for name in target.relative_to(self._real).parts):

@@ -257,7 +257,7 @@ class Docket:
         if server is None or tasks is None:
             raise ConfigError("there is nothing to work on: no tool of this server is declared long_running")
         if concurrency < 1 or drain < 0:
-            raise ConfigError(f"concurrency is 1 or more, and drain no less than 0: not {concurrency!r}, {drain!r}")
+            raise ConfigError(f"concurrency must be 1 or more, and drain 0 or more: not {concurrency!r}, {drain!r}")
         stop = stop or asyncio.Event()
         self.where()
         try:

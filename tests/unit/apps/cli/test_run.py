@@ -95,6 +95,7 @@ def test_a_file_that_never_runs_its_server_is_served(capsys: Capsys, boat: Path)
         'server.run("http", port=1)',
         "asyncio.run(server.serve('http'))",
         'server.run("http") if X else server.run("http")',
+        "import uvicorn\n    uvicorn.run(server.asgi())",
     ],
 )
 def test_a_file_whose_server_runs_on_http_is_served_on_stdio(capsys: Capsys, boat: Path, ending: str) -> None:
