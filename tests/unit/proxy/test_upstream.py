@@ -18,7 +18,7 @@ from tests.support.until import soon, until
 from trimaran import Context, Server, connect
 from trimaran.auth import Bearer
 from trimaran.errors import CallError, ConfigError, DeclarationError, Unauthorized
-from trimaran.proxy.catalog import tool_entries
+from trimaran.proxy.definitions import tool_entries
 from trimaran.proxy.server import open_proxy
 from trimaran.serve import HttpServer
 from trimaran.types import Tool
