@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, final
 import msgspec
 
 from trimaran.errors import Error, ProtocolError, TimedOut
-from trimaran.server.access import owner_text
 from trimaran.server.changes import LIST_CHANGED
 from trimaran.server.handlers import incident, logger
 from trimaran.state import open_store
@@ -34,8 +33,6 @@ from trimaran.state.contracts import Gap, NoAnswer, Store, StoreClosed, StoredEv
 
 if TYPE_CHECKING:
     from trimaran.server.server import Server
-
-__all__ = ["Fleet", "owner_text", "unavailable"]
 
 Hear: TypeAlias = Callable[[Any], object]
 """Receives news. The loop calls it, so it must not block; a coroutine that it returns runs in a task."""

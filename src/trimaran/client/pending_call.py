@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from .peer_session import PeerSession
     from .relaying import Relay
 
-__all__ = ["PendingCall", "Progress", "read_progress"]
-
 
 class Progress(Struct):
     """A progress notification."""

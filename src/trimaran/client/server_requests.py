@@ -30,8 +30,6 @@ from .options import ClientState, Options
 if TYPE_CHECKING:
     from .option_types import Roots
 
-__all__ = ["Deferred", "Elicitation", "LogEntry", "Sampling", "ServerRequests", "StateEvent"]
-
 log: logging.Logger = logging.getLogger("trimaran.client")
 
 CODE_USER_REJECTED: Final = -1

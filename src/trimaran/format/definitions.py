@@ -12,8 +12,6 @@ from trimaran.types import Json, Tool
 
 from .trees import Schema, as_schema
 
-__all__ = ["AnyTool", "AnyTools", "Definition", "is_one", "read_tools"]
-
 AnyTool: TypeAlias = Tool | Mapping[str, Json]
 """A tool's definition: the struct, or the mapping it is on the wire."""
 AnyTools: TypeAlias = AnyTool | Iterable[AnyTool]

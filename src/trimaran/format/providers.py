@@ -36,22 +36,6 @@ from .openai import (
 )
 from .results import Shape
 
-__all__ = [
-    "FORMATS",
-    "Format",
-    "FormatOptions",
-    "detect_format",
-    "is_cut_off",
-    "profile_of",
-    "read_call",
-    "read_calls",
-    "reply_blocks",
-    "to_provider",
-    "unread_call",
-    "wrap_results",
-    "write_result",
-]
-
 Format: TypeAlias = Literal["anthropic", "openai", "openai-responses", "gemini"]
 """Whose shape: Anthropic Messages, OpenAI Chat Completions, OpenAI Responses, Gemini generateContent."""
 

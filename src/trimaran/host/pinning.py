@@ -26,8 +26,6 @@ from .terminal_text import visible
 from .trust.pins import PIN_MODES, PinMode, Pins, PinTarget
 from .trust.review import HeldDefinition, PinSetting
 
-__all__ = ["HeldQuestions", "PinPolicy", "pin_target", "read_pins"]
-
 log: Final = logging.getLogger("trimaran.host")
 
 

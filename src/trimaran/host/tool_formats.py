@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from .context.detail import Detail
     from .context.facts import DefinitionFacts
 
-__all__ = ["CatalogEntry", "FormattedTools", "ToolFormats"]
-
 log: Final = logging.getLogger("trimaran.host")
 
 T = TypeVar("T")

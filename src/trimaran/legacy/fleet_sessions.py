@@ -63,8 +63,6 @@ if TYPE_CHECKING:
     from trimaran.protocol.outbound import Writer
     from trimaran.server.server import Server
 
-__all__ = ["FleetOutlet", "FleetSessions"]
-
 # Seconds until a session is looked for in the store again: a lost message about its end is noticed then.
 _SURE_SECONDS: Final = 5.0
 # The same while the store is away.

@@ -31,17 +31,6 @@ if TYPE_CHECKING:
 
     from .session import Session
 
-__all__ = [
-    "CallStream",
-    "EventLog",
-    "HttpOutlet",
-    "LogCopy",
-    "StandaloneOutlet",
-    "StreamReader",
-    "event_id",
-    "truncated",
-]
-
 STANDALONE: Final = "g"
 _LONGEST_TAG: Final = 200
 _NAME: Final = re.compile(r"r([0-9a-f]{12})-[0-9]{1,12}-([is])([A-Za-z0-9_-]{0,200})(?:\.([A-Za-z0-9_-]{1,100}))?")

@@ -13,8 +13,6 @@ from .redirects import follow_redirects
 from .requests import ApiRequest
 from .responses import ApiResponse
 
-__all__ = ["AsgiSend"]
-
 _BASE_URL: Final = "http://localhost"
 
 

@@ -20,8 +20,6 @@ from .document import Document, RawOperation, as_list, as_map, as_text
 from .merging import merge_parts
 from .schemas import is_binary
 
-__all__ = ["Operation", "Placement", "compile_operation"]
-
 Place: TypeAlias = Literal["path", "query", "header", "cookie", "field", "body"]
 _STYLES: Final = {"path": "simple", "query": "form", "header": "simple", "cookie": "form"}
 _JSON: Final = re.compile(r"application/(?:[\w.+-]+\+)?json\b|\*/\*")

@@ -24,8 +24,6 @@ from trimaran.types import CallToolResult, Json
 from .descriptions import shorten
 from .operations import Operation
 
-__all__ = ["ApiResponse", "read_response"]
-
 _JSON: Final = re.compile(r"application/(?:[\w.+-]+\+)?json\b")
 _NEXT: Final = re.compile(r"""<([^<>]*)>[^<>]*;\s*rel\s*=\s*"?(?:[\w ]* )?next\b""", re.I)
 _MAX_REASON: Final = 2000

@@ -38,8 +38,6 @@ from .requests import ApiRequest, build_request
 from .responses import ApiResponse, read_response
 from .security import ApiCredentials, Auth
 
-__all__ = ["Chooser", "OpenApiOptions", "Send", "build_from_app", "build_server"]
-
 Chooser: TypeAlias = Iterable[str] | Callable[[Operation], bool]
 """Which operations: patterns such as "GET /pets/*", "/pets/*", "listPets", "tag:billing"; or a function."""
 Names: TypeAlias = Mapping[str, str] | Callable[[Operation], str]

@@ -28,23 +28,6 @@ from msgspec import Struct
 
 from trimaran.errors import CODE_INVALID_REQUEST, LocalProtocolError, ProtocolError, RemoteProtocolError
 
-__all__ = [
-    "END_OF_BODY",
-    "TOO_LARGE",
-    "Head",
-    "KnownHead",
-    "RequestReader",
-    "ResponseHead",
-    "ResponseReader",
-    "chunk",
-    "read_head",
-    "read_length",
-    "read_response_head",
-    "request_head",
-    "response_head",
-    "share_values",
-]
-
 END_OF_BODY: Final = b"0\r\n\r\n"
 
 _NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")

@@ -18,8 +18,6 @@ import msgspec
 
 from trimaran.errors import LocalProtocolError, RemoteProtocolError
 
-__all__ = ["COMMENT", "MAX_EVENT_BYTES", "SSEParser", "SseEvent", "encode_event", "encode_priming"]
-
 # One event is one JSON-RPC message: the same bound as one line on stdio.
 MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
 

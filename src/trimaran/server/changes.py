@@ -24,8 +24,6 @@ from .handlers import logger
 if TYPE_CHECKING:
     from .server import Server
 
-__all__ = ["LIST_CHANGED", "ChangeListener", "Changes", "Listeners", "Notify", "check_watched"]
-
 LIST_CHANGED: Final = {
     "tools": "notifications/tools/list_changed",
     "prompts": "notifications/prompts/list_changed",

@@ -50,8 +50,6 @@ else:
     State = TypeVar("State")
     Lifespan = TypeVar("Lifespan")
 
-__all__ = ["Context", "Trace", "log_levels"]
-
 T = TypeVar("T")
 P = ParamSpec("P")
 

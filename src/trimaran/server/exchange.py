@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from .deadlines import Deadlines
     from .input_rounds import InputRounds
 
-__all__ = ["SENT", "Exchange", "Sink", "Voice"]
-
 
 class Sink(Protocol):
     """Where a call's messages go."""

@@ -59,8 +59,6 @@ from .records import (
     too_many,
 )
 
-__all__ = ["RedisStore"]
-
 T = TypeVar("T")
 
 # Connections of one process: more do not make one Redis faster, and a rush must not open thousands.

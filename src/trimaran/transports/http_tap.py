@@ -11,8 +11,6 @@ from typing import Protocol, final
 
 from .http1_client import Response
 
-__all__ = ["HttpExchange", "HttpTap", "TappedResponse"]
-
 
 class HttpExchange(Protocol):
     """Who hears of one HTTP request. The methods must be quick and must not raise."""

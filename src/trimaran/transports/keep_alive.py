@@ -11,8 +11,6 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Protocol, final
 
-__all__ = ["KeepAlive", "KeepAliveStream"]
-
 
 class KeepAliveStream(Protocol):
     """An open stream."""

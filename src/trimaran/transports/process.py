@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from .sandbox import SandboxedStart
     from .sandbox_proxy import SandboxProxy
 
-__all__ = ["ChildChannel"]
-
 if sys.platform == "linux":
     import fcntl
     import termios

@@ -17,8 +17,6 @@ import click
 from trimaran.schema import typed_values as typed
 from trimaran.schema.typed_values import Word, WordError, parse_json
 
-__all__ = ["Word", "fit", "read_args", "read_words"]
-
 _LARGEST: Final = 16 * 1024 * 1024  # a server takes half of it, unless it was told otherwise
 
 

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from trimaran.apps.conversation.model import Conversation, Event
     from trimaran.host import Host, HostConfig
 
-__all__ = ["command"]
-
 _LONGEST: Final = 200  # characters of a line on stderr about a call
 _MOST_TEXT: Final = 20_000  # characters of a tool's result in --json
 

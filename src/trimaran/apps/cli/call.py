@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from trimaran.client.results import ToolResult
     from trimaran.types import Tool
 
-__all__ = ["command", "not_among"]
-
 
 @click.command("call", cls=ClientCommand, short_help="Call a tool.")
 @click.argument("words", nargs=-1, metavar="TARGET TOOL [KEY=VALUE]...", type=TargetWords())

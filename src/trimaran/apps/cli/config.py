@@ -41,8 +41,6 @@ from .output import Screen, in_one_line
 if TYPE_CHECKING:
     from trimaran.host.permissions import RuleProblem
 
-__all__ = ["command", "read_variables", "send_out"]
-
 FAILED: Final = 1
 UNUSABLE: Final = 2
 

@@ -17,8 +17,6 @@ from .host_options import configure, host_options
 if TYPE_CHECKING:
     from trimaran.host import Host
 
-__all__ = ["command"]
-
 _EXTRA: Final = ("textual", "textual_image")
 
 

@@ -12,8 +12,6 @@ from .serve import FILE, LEVELS
 if TYPE_CHECKING:
     from trimaran.host import HostConfig
 
-__all__ = ["command"]
-
 _NEARBY: Final = Path("mcp.toml")
 
 

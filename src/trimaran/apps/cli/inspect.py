@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from trimaran.apps.inspector.servers import Reach
     from trimaran.client.server_requests import Sampling
 
-__all__ = ["command", "make_inspector", "reach_of"]
-
 _NO_PAGE: Final = "The page is not built: run `make page` (it needs Node and npm). The interface works without it."
 _FROM_AFAR: Final = (
     "For a browser on your own machine, run there: ssh -N -L {port}:127.0.0.1:{port} and this machine's name"

@@ -22,8 +22,6 @@ from .config import read_variables, send_out
 from .load import load, parse
 from .output import Screen
 
-__all__ = ["command"]
-
 
 @click.command("install", short_help="Register a server of yours in Claude Desktop, Cursor, VS Code and others.")
 @click.argument("target", metavar="FILE[:OBJ]", type=TargetWords())

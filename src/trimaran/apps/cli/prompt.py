@@ -21,8 +21,6 @@ from .target import ClientCommand, client_options, missing_word, read_settings, 
 if TYPE_CHECKING:
     from trimaran import Client
 
-__all__ = ["command"]
-
 
 @click.command("prompt", cls=ClientCommand, short_help="Get a prompt.")
 @click.argument("words", nargs=-1, metavar="TARGET NAME [KEY=VALUE]...", type=TargetWords())

@@ -20,8 +20,6 @@ from .target import ClientCommand, client_options, missing_word, read_settings, 
 if TYPE_CHECKING:
     from trimaran import Client
 
-__all__ = ["command"]
-
 
 @click.command("read", cls=ClientCommand, short_help="Read a resource.")
 @click.argument("words", nargs=-1, metavar="TARGET URI", type=TargetWords())

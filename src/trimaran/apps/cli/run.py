@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from trimaran.client.option_types import LogLevel
     from trimaran.client.server_requests import LogEntry
 
-__all__ = ["connect_options", "connect_target", "run", "run_loop", "show_log"]
-
 Work = Callable[["Client"], Awaitable[int]]
 
 _STDERR_LINES: Final = 200  # as many as the transport of children keeps

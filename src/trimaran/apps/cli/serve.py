@@ -23,8 +23,6 @@ from .target import ClientCommand
 if TYPE_CHECKING:
     from trimaran.server.server import Server
 
-__all__ = ["command"]
-
 _ORIGIN_WORDS: Final[dict[tuple[str, ...], Any]] = {("any",): "any", ("none",): []}
 _FLAGS: Final = {
     "origins": "allowed-origin",

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from .pages import Pages
 
-__all__ = ["CallView", "CallsApp", "RunningCallViews"]
-
 _LONGEST: Final = 400  # characters of arguments in the line of a call
 _LOG_SECONDS: Final = 1.0  # for the log of a failure to come
 

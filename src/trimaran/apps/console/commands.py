@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from .pages import Pages
     from .transcript import Kind
 
-__all__ = ["Commands", "CommandsApp", "show_help"]
-
 _MOST_ROWS: Final = 200  # of a list: beyond that a filter is needed to find anything
 _MOST_PAGES: Final = 50
 

@@ -25,8 +25,6 @@ from trimaran.host.trust import UNTRUSTED
 if TYPE_CHECKING:
     from trimaran.host import Host
 
-__all__ = ["show_fault", "what_to_do"]
-
 _MOST: Final = 4000  # characters of one error: a server may put a whole page into it
 
 

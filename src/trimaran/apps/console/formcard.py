@@ -33,8 +33,6 @@ from .questions import QuestionCard, show_warnings
 if TYPE_CHECKING:
     from trimaran.host import Question
 
-__all__ = ["FormCard"]
-
 _MOST_FIELDS: Final = 100  # more is no form for a person
 _TICKED: Final = "[x]"
 _EMPTY: Final = "[ ]"

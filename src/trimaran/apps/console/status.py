@@ -18,8 +18,6 @@ from trimaran.host.terminal_text import in_one_line
 from .errors import what_to_do
 from .transcript import spinner
 
-__all__ = ["StatusLine", "budget_of", "change_of", "style_of", "word_of"]
-
 _STYLES: Final = {"connected": "green", "starting": "yellow", "needs_auth": "magenta", "failed": "red"}
 _WORDS: Final = {"connected": "", "needs_auth": "log in", "disabled": "off"}
 

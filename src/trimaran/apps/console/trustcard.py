@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from trimaran.host import Host
     from trimaran.host.trust.untrusted import Untrusted
 
-__all__ = ["TrustCard"]
-
 _MOST: Final = 100  # lines
 
 

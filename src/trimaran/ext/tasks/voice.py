@@ -33,8 +33,6 @@ from .saved_call import started
 if TYPE_CHECKING:
     from .run import TaskRun
 
-__all__ = ["TaskLost", "TaskSink", "TaskVoice"]
-
 # Seconds between two notes of progress in a store that is shared. Nobody reads faster, and each is a write.
 NOTE_SECONDS: Final = 0.5
 # Notes that a body may make without waiting, before any of them is written.

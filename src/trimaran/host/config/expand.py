@@ -10,8 +10,6 @@ import re
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-__all__ = ["Part", "Reference", "Unexpandable", "expand", "parts_of", "text_of"]
-
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # References of other programs, and their names here.
 _FOREIGN: Final = {"env": "${{{}}}", "input": "${{{}}} and set that variable"}

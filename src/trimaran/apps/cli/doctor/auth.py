@@ -22,8 +22,6 @@ from ..output import in_one_line
 from .report import Report
 from .wire import ProbeConnection, ProbeReply, Unanswered, modern_request
 
-__all__ = ["authorization_server_urls", "examine_authorization", "report_admission", "resource_metadata_urls"]
-
 _CHECKED: Final = ": a token is checked for expiry, audience and scope"
 
 

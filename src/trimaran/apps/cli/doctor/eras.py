@@ -24,8 +24,6 @@ from .report import Report
 if TYPE_CHECKING:
     from trimaran import Client
 
-__all__ = ["EraSupport", "meet_both"]
-
 _TRIALS: Final = 5
 _MAX_PAGES: Final = 100
 _SLOW: Final = 1.0  # seconds: a model waits for lists at the start of every conversation

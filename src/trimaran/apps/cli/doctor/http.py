@@ -33,8 +33,6 @@ from .auth import examine_authorization, report_admission
 from .report import Report
 from .wire import ProbeConnection, ProbeReply, Unanswered, legacy_hello, modern_request
 
-__all__ = ["Endpoint", "reach", "wire_for"]
-
 _EVIL: Final = "evil.example"
 _INSPECTOR: Final = "http://localhost:6274"
 _PATHS: Final = ("/mcp", "/mcp/", "/sse", "/")

@@ -21,8 +21,6 @@ from trimaran.types import Tool, as_object
 from ..output import in_one_line
 from .report import Report, several
 
-__all__ = ["lint_tools"]
-
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 # Past this the definitions crowd out the conversation: a tenth of a 200k window (P19).
 _MANY_TOKENS: Final = 20_000

@@ -34,8 +34,6 @@ from ..output import in_one_line, safe
 from ..target import Settings, Target
 from .report import Report, several
 
-__all__ = ["ReachableProcess", "examine_process", "hello", "modern_meta"]
-
 _EXIT_SECONDS: Final = (
     2.0  # seconds; hosts wait about this long before they send SIGTERM, and what stays is an orphan one day (P10)
 )

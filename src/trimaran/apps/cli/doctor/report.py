@@ -16,8 +16,6 @@ from rich.text import Text
 
 from ..output import Screen, safe
 
-__all__ = ["Check", "Report", "Status", "print_check", "print_summary", "several"]
-
 Status: TypeAlias = Literal["ok", "warn", "fail", "skipped"]
 _LABELS: Final[dict[Status, tuple[str, str]]] = {
     "ok": ("ok", "green"),

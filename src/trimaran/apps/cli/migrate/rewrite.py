@@ -33,8 +33,6 @@ from .names import (
     replacement,
 )
 
-__all__ = ["Leftover", "Migration", "migrate_source"]
-
 _HTTP: Final = ("http", "streamable-http", "streamable_http", "sse")
 _SERVES: Final = {
     "run_async": None,
