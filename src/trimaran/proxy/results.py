@@ -17,8 +17,6 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from trimaran.types import CallToolResult, as_object
 
-__all__ = ["MalformedResult", "check_contents", "check_messages", "is_sound", "repair"]
-
 _Part: TypeAlias = Raw | UnsetType
 
 

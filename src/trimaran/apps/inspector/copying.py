@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from .inspector import Inspector
     from .servers import Reach
 
-__all__ = ["call_expression", "copy_call", "copy_message", "python_of", "target_literal"]
-
 
 def copy_message(inspector: Inspector, row: MessageRow, form: str) -> str:
     """A message in one of the forms `curl`, `python`, `pytest` and `json`."""

@@ -27,8 +27,6 @@ from trimaran.types import Tool
 
 from .search_terms import actions_of, corrections, lexicon, query_terms, split_terms, stem
 
-__all__ = ["ToolIndex", "ToolMatch"]
-
 
 class _Field(NamedTuple):
     """How much a term of this field weighs."""

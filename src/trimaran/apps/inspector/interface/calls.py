@@ -14,8 +14,6 @@ from ..pointers import value_at
 from ..requests import BadRequest, NotThere
 from .routing import PageRequest, Reply, Route
 
-__all__ = ["ROUTES"]
-
 _INLINE_RESULT: Final = 1024 * 1024
 # Types that a browser shows without running anything; all others are downloaded as bytes.
 _SHOWN_TYPES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp", "audio/", "video/", "application/pdf")
