@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 
 class Progress(Struct):
-    """A progress notification."""
-
     token: RequestId = field(name="progressToken")
     progress: float
     total: float | None = None

@@ -87,7 +87,6 @@ class Elicitation(Struct, frozen=True):
         return ElicitResult(action="accept", content=dict(content or {}))
 
     def decline(self) -> ElicitResult:
-        """No."""
         return ElicitResult(action="decline")
 
     def cancel(self) -> ElicitResult:

@@ -28,7 +28,6 @@ def is_one(tools: AnyTools) -> bool:
 
 
 def read_tools(tools: AnyTools) -> list[Definition]:
-    """The definitions of one tool or several."""
     listed = [tools] if is_one(tools) else tools
     return [_read(tool) for tool in cast("Iterable[AnyTool]", listed)]
 

@@ -660,6 +660,5 @@ def _renamed(node: Schema, old: str, new: str) -> Schema:
 
 
 def _any_of(schemas: list[Any]) -> Any:
-    """One schema for all of these."""
     distinct = list({mark_of(schema): schema for schema in schemas}.values())
     return distinct[0] if len(distinct) == 1 else {"anyOf": distinct}

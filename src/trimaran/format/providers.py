@@ -49,8 +49,6 @@ class FormatOptions(TypedDict, total=False):
 
 
 class _Provider(NamedTuple):
-    """One format."""
-
     declare: Callable[..., list[Shape]]
     """Declares tools."""
     blocks: Callable[[Any], Iterator[Any]]

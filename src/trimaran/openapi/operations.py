@@ -87,8 +87,6 @@ class Placement(Struct, frozen=True):
 
 
 class Operation(Struct, frozen=True):
-    """A compiled operation."""
-
     name: str
     short_name: str
     """The same without the path and the method that FastAPI puts behind the name of a function."""
@@ -355,7 +353,6 @@ def _says_it_writes(name: str) -> bool:
 
 
 def _options(schema: Any) -> list[Any]:
-    """The values that a schema lists."""
     source = as_map(schema)
     return [source["const"]] if "const" in source else as_list(source.get("enum"))
 

@@ -223,8 +223,6 @@ def _named(operations: list[Operation], names: Names | None) -> Iterable[tuple[s
 
 
 class _OperationTool:
-    """The function of one tool."""
-
     __slots__ = ("_credentials", "_headers", "_operation", "_output", "_send")
 
     def __init__(self, operation: Operation, headers: RequestHeaders, credentials: ApiCredentials, send: Send) -> None:

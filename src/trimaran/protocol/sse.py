@@ -32,8 +32,6 @@ _MAX_RETRY_DIGITS: Final = 12
 
 @final
 class SseEvent(msgspec.Struct, frozen=True):
-    """One dispatched event."""
-
     data: bytes
     event: str = "message"
     id: str = ""

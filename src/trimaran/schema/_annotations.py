@@ -132,8 +132,6 @@ class Notes(msgspec.Struct):
 
 @final
 class RecordField(msgspec.Struct, frozen=True):
-    """One field of a record."""
-
     name: str
     """The attribute and constructor name."""
     key: str

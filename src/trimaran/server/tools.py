@@ -64,8 +64,6 @@ LongRunning: TypeAlias = bool | Literal["required", "on_detach"]
 
 @final
 class ToolEntry:
-    """A compiled tool."""
-
     __slots__ = (
         "arguments",
         "cache_ttl",

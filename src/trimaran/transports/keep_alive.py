@@ -13,8 +13,6 @@ from typing import Any, Protocol, final
 
 
 class KeepAliveStream(Protocol):
-    """An open stream."""
-
     has_sent: bool
     """Whether it has sent anything since the last check."""
 

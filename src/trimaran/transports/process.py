@@ -262,8 +262,6 @@ class ChildChannel:
 
 @final
 class _Pipe(asyncio.Protocol):
-    """One of the three pipes."""
-
     def __init__(self, child: _Child, fd: int) -> None:
         self._child = child
         self._fd = fd

@@ -189,8 +189,6 @@ def _missing(entry: ServerEntry, machine: Machine) -> Problem | None:
 
 
 class _State(NamedTuple):
-    """The state of one server."""
-
     name: str
     state: str
     transport: str = ""

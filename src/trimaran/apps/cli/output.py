@@ -154,7 +154,6 @@ class Screen:
                 self.value(block)
 
     def contents(self, resource: Any, saver: Saver) -> None:
-        """The contents of a resource."""
         match resource:
             case TextResourceContents():
                 self.text(resource.text)

@@ -40,7 +40,6 @@ _TERMINATED: Final = 128 + 15  # a shell's exit code for a process that SIGTERM 
 
 
 def connect_target(target: Target) -> Any:
-    """The target as `connect` takes it."""
     if not target.is_http:
         return list(target.command)
     return {"url": target.url, "transport": target.transport} if target.transport != "http" else target.url

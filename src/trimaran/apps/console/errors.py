@@ -29,7 +29,6 @@ _MOST: Final = 4000  # characters of one error: a server may put a whole page in
 
 
 def show_fault(error: BaseException, host: Host | None = None) -> Text:
-    """The block."""
     title, reason, advice = _describe_error(error, host)
     if len(reason) > _MOST:
         reason = f"{reason[:_MOST]}..."

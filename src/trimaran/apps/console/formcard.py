@@ -130,8 +130,6 @@ def _widget(field: Field) -> Widget:
 
 @final
 class FormCard(QuestionCard):
-    """The form."""
-
     title_text = "A server asks you to fill in a form"
     BINDINGS: ClassVar[list[BindingType]] = [
         # No priority: it is to come after the letters that were typed before it.

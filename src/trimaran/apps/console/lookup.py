@@ -38,8 +38,6 @@ _MAX_DEPTH: Final = 8  # of references and unions
 
 
 class Argument(NamedTuple):
-    """One argument of a tool."""
-
     name: str
     kind: str
     """Its type, in a word."""

@@ -71,7 +71,6 @@ class ModelTurn:
         return self._conversation is conversation
 
     def cancel(self) -> None:
-        """End it."""
         if self._task is not None:
             self._task.cancel()
 

@@ -57,8 +57,6 @@ def budget_of(plan: BudgetPlan) -> str:
 
 @final
 class StatusLine(Static):
-    """The line."""
-
     def __init__(self) -> None:
         super().__init__(Text(""), id="status")
         self._content: tuple[object, ...] = ()

@@ -27,8 +27,6 @@ _MOST: Final = 100  # lines
 
 @final
 class TrustCard(Card[bool]):
-    """The question."""
-
     title_text = "Do you trust this project's configuration?"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer('yes')", show=False),

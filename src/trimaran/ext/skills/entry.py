@@ -44,8 +44,6 @@ class SkillResource(Value, frozen=True):
 
 
 class SkillEntry(Value, frozen=True):
-    """A skill as it is listed."""
-
     uri: str
     frontmatter: dict[str, Json]
     resources: list[SkillResource] | Literal["dynamic"]

@@ -46,8 +46,6 @@ def agree(fits: Iterable[Match]) -> Match:
 
 
 class Wildcard(Enum):
-    """A wildcard."""
-
     ONE = "?"
     RUN = "*"
     DEEP = "**"

@@ -58,7 +58,6 @@ def command(as_json: bool) -> int:
 
 
 async def read_all(store: TokenStore) -> list[StoredLogin]:
-    """All logins, by name."""
     from trimaran.oauth import Credentials
 
     logins: list[StoredLogin] = []

@@ -67,8 +67,6 @@ class ModelProvider(Struct, frozen=True, kw_only=True):
 
 @final
 class ModelRequest(Struct, frozen=True, kw_only=True):
-    """One request to a model."""
-
     messages: Sequence[Message]
     max_tokens: int
     system: str = ""
