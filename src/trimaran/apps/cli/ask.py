@@ -22,6 +22,7 @@ import click
 
 from trimaran.errors import ConfigError, Error
 
+from .arguments import FILE
 from .exit_codes import is_output_error
 from .host_options import configure, host_options
 from .output import Screen, in_one_line
@@ -77,7 +78,7 @@ _UNFINISHED: Final = {
 @click.option(
     "--config",
     "file",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="Read this mcp.toml alone.  [those of the user and the project]",
 )

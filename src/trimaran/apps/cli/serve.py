@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from .arguments import FILE
 from .completion import TargetWords
 from .load import ServerFile, load, parse
 from .logs import log_to_stderr
@@ -31,8 +32,6 @@ _FLAGS: Final = {
     "forward_headers": "forward-header",
 }
 LEVELS: Final = ("debug", "info", "warning", "error")
-
-FILE: Final = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command(
