@@ -525,22 +525,6 @@ class ResponseHead(Struct, frozen=True):
     """The body is JSON, and nothing has to be unpacked."""
 
 
-def read_response_head(raw: bytes) -> ResponseHead:
-    """A response's head from its bytes, the empty line included.
-
-    Raises:
-        RemoteProtocolError: it is not HTTP/1, or its framing can be read in two ways.
-    """
-    reader = ResponseReader(max_head=_NO_LIMIT, max_interim=0)
-    try:
-        reader.feed(raw)
-        if reader.head is None:
-            raise _garbled("the head has no end")
-        return reader.head
-    finally:
-        reader.close()
-
-
 def _garbled(reason: str) -> RemoteProtocolError:
     return RemoteProtocolError(CODE_INVALID_REQUEST, f"malformed HTTP response: {reason}")
 

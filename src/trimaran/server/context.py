@@ -57,11 +57,6 @@ P = ParamSpec("P")
 ASK_TIMEOUT = 30.0
 
 
-def log_levels() -> tuple[LogLevel, ...]:
-    """The log levels, least severe first."""
-    return LOG_LEVELS
-
-
 @final
 class Trace(msgspec.Struct, frozen=True):
     """The W3C trace context the caller sent, to hand on to whatever the handler calls."""

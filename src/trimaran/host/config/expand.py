@@ -63,11 +63,6 @@ def _reference(inside: str) -> Reference:
     raise Unexpandable(f"${{{name[:60]}}} names no variable: a name is letters, digits and _, as in ${{API_KEY}}")
 
 
-def text_of(parts: list[Part]) -> str:
-    """The parts as they were written."""
-    return "".join(map(str, parts))
-
-
 def expand(text: str, variables: Mapping[str, str]) -> str:
     """The text with every reference filled in."""
     pieces: list[str] = []
