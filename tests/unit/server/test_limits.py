@@ -13,6 +13,7 @@ from trimaran.server.limits import LimitOptions
 
 MAY_BE_NONE = {"session_idle_timeout", "session_max_lifetime", "max_sessions", "request_timeout", "max_listen_streams"}
 MADE: Any = Limits  # by name, with values of every type
+SERVER: Any = partial(Server, "s", version="1")
 SECONDS = {"request_timeout", "session_idle_timeout", "session_max_lifetime", "keep_alive", "input_ttl"}
 
 
@@ -21,7 +22,7 @@ def test_a_limit_is_positive_or_none_where_it_may_be(name: str) -> None:
     """R95: checked at startup, and the message names it."""
     assert getattr(MADE(**{name: 1}), name) == 1
     for value in (0, -1, True, "1", []):
-        for make in (MADE, partial(Server, "s", version="1")):
+        for make in (MADE, SERVER):
             with pytest.raises(ConfigError, match=name):
                 make(**{name: value})
     if name in MAY_BE_NONE:
