@@ -18,7 +18,7 @@ import pytest
 from msgspec.structs import replace
 from tests.support.disks import small_disk
 from tests.support.redis import RedisServer, redis_server
-from tests.support.until import PATIENCE
+from tests.support.until import PATIENCE, until
 
 from trimaran import outage_log
 from trimaran.errors import ConfigError, TimedOut
@@ -207,9 +207,7 @@ async def test_a_listener_notices_silence_and_tells_of_the_gap(
         listening = store.bus._pubsub
         redis.pause()
         try:
-            async with asyncio.timeout(PATIENCE):
-                while store.bus._pubsub is listening:
-                    await asyncio.sleep(0.01)
+            await until(lambda: store.bus._pubsub is not listening)
         finally:
             redis.resume()
         assert isinstance(await heard(news), Gap)
