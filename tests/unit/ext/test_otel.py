@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
-from tests.support.until import PATIENCE, until
+from tests.support.until import PATIENCE, soon, until
 
 from trimaran import Context, Server, ToolError, connect
 from trimaran.auth import Principal
@@ -327,8 +327,7 @@ async def test_what_an_endpoint_has_open_is_observed(server: Server, recorded: R
     async with HttpServer(server, port=0) as http:
         async with connect(http.url) as modern, connect(http.url, version="2025-11-25"), modern.listen(tools=True):
             task = asyncio.ensure_future(modern.call_tool("stuck"))
-            async with asyncio.timeout(PATIENCE):
-                await entered.wait()
+            await soon(entered.wait())
             # As an exporter does it: in a thread of its own.
             found = await asyncio.to_thread(recorded.gauges)
             release.set()
