@@ -11,8 +11,6 @@ import threading
 import time
 from typing import Any, Final, final
 
-__all__ = ["BoundedLog", "forget_kinds"]
-
 MOST: Final = 10  # of each kind in a period: enough to see what happens, 2 MB a day in a flood
 PERIOD: Final = 60.0  # seconds
 _MOST_KINDS: Final = 1000  # a peer may make up some of them

@@ -20,8 +20,6 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, TypeVar, final
 
-__all__ = ["DaemonExecutor", "own_process"]
-
 T = TypeVar("T")
 
 # After the calls have had their second: two seconds in all are what a server takes to stop.

@@ -25,19 +25,6 @@ from typing import Any, Final, TypeVar, overload
 
 import msgspec
 
-__all__ = [
-    "MAX_ANSWER_MEMBERS",
-    "MAX_CONTAINERS",
-    "MAX_DEPTH",
-    "MAX_EXTREME_NUMBERS",
-    "MAX_MEMBERS",
-    "MAX_VALUES",
-    "TooDeep",
-    "check_depth",
-    "count_levels",
-    "decode_json",
-]
-
 MAX_DEPTH: Final = 128
 """Levels of arrays and objects in one text. serde_json, and so the Rust SDK, stops there as well; .NET stops at 64. The
 deepest of a thousand published tool lists has 28. The most expensive walk here takes three frames per level, so 128 levels

@@ -18,8 +18,6 @@ from typing import Any, Final
 
 from .errors import ConfigError, Error
 
-__all__ = ["check_seconds", "looks_like_milliseconds"]
-
 _LEAST: Final = 5000  # below, ten minutes of 600 and an hour of 3600 are at home, and a slip does little harm
 _HOUR: Final = 3600
 _DAY: Final = 86400

@@ -14,8 +14,6 @@ import sys
 from pathlib import PurePath
 from typing import Final
 
-__all__ = ["read_file", "why_folder_not_ours", "why_not_ours"]
-
 _FLAGS: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 

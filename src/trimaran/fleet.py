@@ -26,16 +26,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast, final
 import msgspec
 
 from trimaran.errors import Error, ProtocolError, TimedOut
-from trimaran.server.access import owner_text
 from trimaran.server.changes import LIST_CHANGED
+from trimaran.server.exchange import running_loop
 from trimaran.server.handlers import incident, logger
 from trimaran.state import open_store
 from trimaran.state.contracts import Gap, NoAnswer, Store, StoreClosed, StoredEvent, StoreError, StoreFull, StoreHealth
 
 if TYPE_CHECKING:
     from trimaran.server.server import Server
-
-__all__ = ["Fleet", "owner_text", "unavailable"]
 
 Hear: TypeAlias = Callable[[Any], object]
 """Receives news. The loop calls it, so it must not block; a coroutine that it returns runs in a task."""
@@ -239,7 +237,7 @@ class Fleet:
         loop = self._loop
         if loop is None or loop.is_closed() or self._closed:
             return  # not serving: there is nobody to whom it could matter
-        if loop is _running_loop():
+        if loop is running_loop():
             self._queue(kind, news)
         else:
             loop.call_soon_threadsafe(self._queue, kind, news)
@@ -500,10 +498,3 @@ def _read_change(event: StoredEvent) -> Change | None:
 
 async def _pong(_: Any) -> None:
     return None
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None

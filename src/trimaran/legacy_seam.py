@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from trimaran.transports.http_client import HttpWire
     from trimaran.types import Json
 
-__all__ = ["dialect", "duplex_half", "http_endpoint", "http_link", "is_present", "sse_channel"]
-
 
 def is_present() -> bool:
     """Is the package there?"""

@@ -9,8 +9,6 @@ from collections.abc import Iterable
 
 from .errors import ConfigError
 
-__all__ = ["check_options", "suggestion"]
-
 
 def check_options(
     options: Iterable[str], known: Iterable[str], owner: str, error: type[Exception] = ConfigError

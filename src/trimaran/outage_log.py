@@ -12,8 +12,6 @@ import threading
 import time
 from typing import Final, final
 
-__all__ = ["Outage"]
-
 # Seconds without a failure after which a success is the end.
 _QUIET: Final = 3.0
 

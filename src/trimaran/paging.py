@@ -15,8 +15,6 @@ from typing import Any, Final, TypeAlias, TypeVar, cast, overload
 
 from .errors import CODE_INVALID_REQUEST, RemoteProtocolError, TooManyPages
 
-__all__ = ["MAX_PAGES", "walk_pages"]
-
 T = TypeVar("T")
 Plain: TypeAlias = T | Awaitable[T]
 

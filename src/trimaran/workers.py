@@ -39,8 +39,6 @@ import msgspec
 from trimaran.errors import ConfigError, Error
 from trimaran.server.handlers import logger
 
-__all__ = ["NEVER_STARTED", "WorkerChannel", "WorkerSettings", "adopt", "supervise", "work"]
-
 # How a worker ends that never came to serve. If the very first ones do, nothing will be served.
 NEVER_STARTED: Final = 3
 # Calls have one second to end, steps of tasks some more, and a lifespan its own time. What takes longer is stuck.

@@ -9,6 +9,7 @@ from aiohttp import web
 from tests.support.mean_authority import Seen
 from tests.support.oauth_stage import SERVER
 from tests.support.oauth_world import TOKEN, World, numbered, refuse, sent, settle
+from tests.support.until import until
 
 from trimaran import connect
 from trimaran.client import negotiation
@@ -46,8 +47,7 @@ async def test_a_slow_token_endpoint_does_not_make_a_modern_server_look_old(monk
         mean.issuer.clients["robot"] = {"client_id": "robot", "client_secret": "s"}
         mean.gate = asyncio.Event()
         opening = asyncio.create_task(whoami(mean, ClientCredentials(client_id="robot", client_secret="s")))
-        while not mean.token_requests():
-            await asyncio.sleep(0.001)
+        await until(lambda: mean.token_requests())
         asyncio.get_running_loop().call_later(0.5, mean.gate.set)
         assert await opening == "robot"
         assert not [seen for seen in mean.seen if b'"initialize"' in seen.body]
@@ -118,8 +118,7 @@ async def test_calls_that_wait_for_a_connection_have_time_while_a_person_logs_in
             asked.clear()
             mean.issuer.end_login()
             cut.set()
-            while client._connection.live_session is not None:  # pyright: ignore[reportPrivateUsage]
-                await asyncio.sleep(0.001)
+            await until(lambda: client._connection.live_session is None)  # pyright: ignore[reportPrivateUsage]
             calls = [asyncio.create_task(client.call_tool("whoami", timeout=1)) for _ in range(2)]
             await asyncio.wait_for(asked.wait(), 30)
             done, _ = await asyncio.wait(calls, timeout=1.5)

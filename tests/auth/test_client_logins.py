@@ -12,6 +12,7 @@ from tests.support.mean_authority import Seen
 from tests.support.oauth_stage import REDIRECT, SERVER, Stage
 from tests.support.oauth_world import TOKEN, World, numbered, refuse, sent, settle
 from tests.support.ports import find_port
+from tests.support.until import until
 
 from trimaran import connect
 from trimaran.errors import AuthorizationFailed, LoginRequired, Unauthorized
@@ -181,8 +182,7 @@ async def test_a_plain_function_that_asks_a_person_does_not_stop_the_loop() -> N
 
     authority = world.authority(OAuth(login=ask, redirect_uri=REDIRECT))
     caller = asyncio.ensure_future(refuse(authority, await sent(authority)))
-    while not told:
-        await asyncio.sleep(0.001)
+    await until(lambda: told)
     is_free = not caller.done()
     release.set()
     assert await caller

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from tests.support.mean_authority import SINS, Mean
+from tests.support.until import until
 
 from trimaran import connect, run_flow
 from trimaran.errors import AuthorizationFailed, LoginRequired, Unauthorized, UnsafeUrl
@@ -427,10 +428,8 @@ async def test_clients_that_share_a_grant_share_one_refresh(kept: str, meet: Ent
             mean.gate = asyncio.Event()
             before = len(mean.lines("rs"))
             calls = [asyncio.create_task(client.call_tool("whoami")) for client in (one, two)]
-            while len([line for line in mean.lines("rs")[before:] if "POST" in line]) < 2:
-                await asyncio.sleep(0.001)
-            while not mean.token_requests("refresh_token"):
-                await asyncio.sleep(0.001)
+            await until(lambda: len([line for line in mean.lines("rs")[before:] if "POST" in line]) >= 2)
+            await until(lambda: mean.token_requests("refresh_token"))
             mean.gate.set()
             assert [(await call).text for call in calls] == ["client-as-1", "client-as-1"]
         assert (mean.issuer.thefts, len(mean.opened)) == (0, 1)
@@ -447,8 +446,7 @@ async def test_a_refresh_under_way_is_not_lost(ending: str, meet: Enter, tmp_pat
             mean.issuer.revoke_access()
             mean.gate = asyncio.Event()
             call = asyncio.create_task(client.call_tool("whoami"))
-            while not mean.token_requests("refresh_token"):
-                await asyncio.sleep(0.001)
+            await until(lambda: mean.token_requests("refresh_token"))
             call.cancel()
             await asyncio.wait((call,))
             asyncio.get_running_loop().call_soon(mean.gate.set)
@@ -548,10 +546,8 @@ async def test_two_processes_share_one_refresh(meet: Enter, tmp_path: Path) -> N
                 assert child.stdin is not None
                 child.stdin.write(b"\n")
             # Both have been refused, and one of them asks for fresh tokens.
-            while len([line for line in mean.lines("rs")[before:] if "POST" in line]) < 2:
-                await asyncio.sleep(0.001)
-            while not mean.token_requests("refresh_token"):
-                await asyncio.sleep(0.001)
+            await until(lambda: len([line for line in mean.lines("rs")[before:] if "POST" in line]) >= 2)
+            await until(lambda: mean.token_requests("refresh_token"))
             mean.gate.set()
             for child in children:
                 said, _ = await child.communicate()

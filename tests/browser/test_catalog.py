@@ -32,11 +32,6 @@ def open_tool(page: Page, server: int, tool: str, kind: str = "tools") -> None:
     page.wait_for_selector(".form-pane")
 
 
-def result_text(page: Page) -> str:
-    page.locator(".call[data-state=ok]").wait_for()
-    return page.locator(".result-pane").inner_text()
-
-
 def test_a_form_has_a_widget_for_every_shape_and_changes_no_value(inspector: Inspector, visit: Visit) -> None:
     page = visit(inspector)
     open_tool(page, 1, "shapes")

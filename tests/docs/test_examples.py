@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from tests.support.model_provider import Answer, AnthropicWire
-from tests.support.until import PATIENCE
+from tests.support.until import PATIENCE, soon
 
 from .pages import ROOT
 
@@ -49,8 +49,7 @@ class Stdio:
         await self._stdin.drain()
 
     async def receive(self) -> Any:
-        async with asyncio.timeout(PATIENCE):
-            line = await self._stdout.readline()
+        line = await soon(self._stdout.readline())
         assert line, "the server has ended"
         return json.loads(line)
 
@@ -91,8 +90,7 @@ async def on_stdio(file: str, *arguments: str) -> AsyncIterator[Stdio]:
     """Run an example on stdio, and see that it ends by itself on EOF, with nothing amiss."""
     async with child(file, *arguments) as process:
         yield Stdio(process)
-        async with asyncio.timeout(PATIENCE):
-            rest, complaints = await process.communicate(b"")  # closes stdin: EOF
+        rest, complaints = await soon(process.communicate(b""))  # closes stdin: EOF
         assert process.returncode == 0, complaints.decode()
         assert rest == b""
         assert b"Traceback" not in complaints, complaints.decode()
@@ -115,8 +113,7 @@ async def on_http(file: str, port: int, env: dict[str, str] | None = None) -> As
                     break
         yield port
         process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(PATIENCE):
-            _, complaints = await process.communicate()
+        _, complaints = await soon(process.communicate())
         assert process.returncode in (0, -signal.SIGTERM), complaints.decode()
         assert b"Traceback" not in complaints, complaints.decode()
 
@@ -334,8 +331,7 @@ async def test_embedding(free_port: int) -> None:
 async def output_of(file: str, *arguments: str, code: int = 0, env: dict[str, str] | None = None) -> list[str]:
     """Run an example that ends by itself: what it printed, line by line."""
     async with child(file, *arguments, env=env) as process:
-        async with asyncio.timeout(PATIENCE):
-            printed, complaints = await process.communicate()
+        printed, complaints = await soon(process.communicate())
         assert process.returncode == code, complaints.decode()
         assert b"Traceback" not in complaints, complaints.decode()
     return (printed or complaints).decode().splitlines()

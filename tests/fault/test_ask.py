@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import pytest
 from tests.support.faults import is_alive
 from tests.support.model_provider import Answer, AnthropicWire, Break, OpenAIWire, Status, Wire
+from tests.support.until import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.deadline(120)]
 
@@ -299,8 +300,7 @@ async def test_a_run_that_is_ended_leaves_no_child_behind(claude: AnthropicWire,
     ]
     child = await start(claude, folder, "-p", "Go.")
     async with asyncio.timeout(LIMIT):
-        while len(claude.requests) < 2:
-            await asyncio.sleep(0.01)
+        await until(lambda: len(claude.requests) >= 2)
         pid = int(claude.answers(claude.requests[1])[0][1].partition("from ")[2].partition(")")[0])
         assert is_alive(pid)
         child.terminate()

@@ -26,7 +26,7 @@ from tests.support.faults import (
     modern_http,
     open_session,
 )
-from tests.support.until import PATIENCE, until
+from tests.support.until import PATIENCE, soon, until
 
 from trimaran import Context, Server
 from trimaran.legacy.duplex import LegacyDuplex
@@ -515,8 +515,7 @@ async def test_cancellation_at_any_await_leaves_no_task_behind(era: str, stage: 
         await channel.receive()
         await channel.send(INITIALIZED)
     await channel.call("handler", {}, 7)
-    async with asyncio.timeout(PATIENCE):
-        await reached.wait()
+    await soon(reached.wait())
     await channel.send(cancelled(7))
     await until(lambda: clean, "the handler has cleaned up")
     await until(lambda: asyncio.all_tasks() <= before, "no task is left")

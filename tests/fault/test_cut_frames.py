@@ -27,7 +27,7 @@ from tests.support.faults import (
     turns,
 )
 from tests.support.inside import inside
-from tests.support.until import PATIENCE, until
+from tests.support.until import PATIENCE, soon, until
 
 from trimaran import Context, Server
 from trimaran.legacy.duplex import LegacyDuplex
@@ -189,8 +189,7 @@ async def test_a_reader_may_leave_at_any_byte_of_a_stream(way: str) -> None:
             await connection.send(request)
             if after:
                 with contextlib.suppress(asyncio.IncompleteReadError):
-                    async with asyncio.timeout(PATIENCE):
-                        await connection.reader.readexactly(min(after, len(reply.body)))
+                    await soon(connection.reader.readexactly(min(after, len(reply.body))))
             if way == "reset":
                 connection.vanish()
             await connection.close()
@@ -350,8 +349,7 @@ async def test_an_asgi_body_split_at_any_byte_is_answered() -> None:
     body = encode(message)
     for at in range(1, len(body)):
         request = Asgi(message, [body[:at], body[at:]])
-        async with asyncio.timeout(PATIENCE):
-            await app(request.scope, request.receive, request.send)
+        await soon(app(request.scope, request.receive, request.send))
         assert request.sent[0]["status"] == 200
         assert json.loads(request.sent[1]["body"])["result"]["structuredContent"] == 3
     await app.aclose()
@@ -363,8 +361,7 @@ async def test_an_asgi_client_that_leaves_within_its_body_is_served_nothing() ->
     body = encode(message)
     for at in range(len(body) + 1):
         request = Broken(message, [body[:at]] if at else [])
-        async with asyncio.timeout(PATIENCE):
-            await app(request.scope, request.receive, request.send)
+        await soon(app(request.scope, request.receive, request.send))
         assert request.sent == []
     await app.aclose()
 
@@ -394,8 +391,7 @@ async def test_an_asgi_content_length_of_any_kind_is_no_trouble(length: str) -> 
     message = call("add", {"a": 1, "b": 2})
     request = Asgi(message, [encode(message)])
     request.scope["headers"].append((b"content-length", length.encode("latin-1")))
-    async with asyncio.timeout(PATIENCE):
-        await app(request.scope, request.receive, request.send)
+    await soon(app(request.scope, request.receive, request.send))
     assert request.sent[0]["status"] in (200, 400, 413)
     await app.aclose()
 

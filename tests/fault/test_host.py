@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.until import PATIENCE
+from tests.support.until import PATIENCE, until
 
 from trimaran import Host, Server
 from trimaran.errors import TimedOut
@@ -102,8 +102,7 @@ async def test_a_child_that_floods_stderr_is_heard_in_its_last_lines(tmp_path: P
     async with Host({"noisy": [sys.executable, str(script)]}, allow=["*"], environ=environ) as host:
         async with asyncio.timeout(PATIENCE):
             assert (await host.call("mcp__noisy__shout", {"lines": 20_000})).data == "shouted"
-            while not host.stderr("noisy")[-1:] == ["noise 19999"]:
-                await asyncio.sleep(0.01)
+            await until(lambda: host.stderr("noisy")[-1:] == ["noise 19999"])
         assert host.stderr("noisy") == [f"noise {number}" for number in range(19_800, 20_000)]
 
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.support.until import PATIENCE, soon
+from tests.support.until import soon, until
 
 from trimaran import Host
 from trimaran.errors import Error
@@ -49,9 +49,7 @@ async def test_a_child_that_never_answers_is_given_up_while_it_is_woken(tmp_path
     file = write(tmp_path, HANGS, 'startup_timeout = "60s"')
     async with Host.load(file, allow=["*"], environ={}) as host:
         waiting = [asyncio.create_task(host.call("mcp__child__x")), asyncio.create_task(host.expand("@child:x"))]
-        async with asyncio.timeout(PATIENCE):
-            while not host.stderr("child"):
-                await asyncio.sleep(0.01)
+        await until(lambda: host.stderr("child"))
         await soon(host.close() if way == "close" else getattr(host, way)("child"))
         called, expanded = await soon(asyncio.gather(waiting[0], waiting[1], return_exceptions=True))
         assert isinstance(called, Error)

@@ -31,7 +31,7 @@ from hyperframe.frame import (
 )
 from tests.support.certificates import Authority
 from tests.support.faults import call, encode, modern_headers
-from tests.support.until import PATIENCE, settled, until
+from tests.support.until import PATIENCE, settled, soon, until
 
 from trimaran import Context, Limits, Server
 from trimaran.serve import HttpServer
@@ -123,8 +123,7 @@ class Peer:
     @contextlib.asynccontextmanager
     async def open(cls, port: int, trust: ssl.SSLContext, **settings: int) -> AsyncIterator[Peer]:
         trust.set_alpn_protocols(["h2"])
-        async with asyncio.timeout(PATIENCE):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust)
+        reader, writer = await soon(asyncio.open_connection("127.0.0.1", port, ssl=trust))
         peer = cls(reader, writer, port)
         try:
             values = {getattr(SettingsFrame, name.upper()): value for name, value in settings.items()}
@@ -137,8 +136,7 @@ class Peer:
     async def send(self, *frames: Frame | bytes) -> None:
         self.writer.write(b"".join(f if isinstance(f, bytes) else f.serialize() for f in frames))
         with contextlib.suppress(ConnectionError):
-            async with asyncio.timeout(PATIENCE):
-                await self.writer.drain()
+            await soon(self.writer.drain())
 
     def stop_reading(self) -> None:
         transport: Any = self.writer.transport

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from tests.support.faults import call, modern_http
-from tests.support.until import PATIENCE, settled
+from tests.support.until import PATIENCE, settled, until
 
 from trimaran import Limits, Server
 from trimaran.serve import HttpServer
@@ -88,9 +88,7 @@ async def test_a_client_that_never_reads_is_let_go_with_all_that_waits_for_it(
         connection.check_time(now)
         assert carrier.connections
         connection.check_time(now + http1_server.IDLE_SECONDS + 1)
-        async with asyncio.timeout(PATIENCE):
-            while carrier.connections:
-                await asyncio.sleep(0.01)
+        await until(lambda: not carrier.connections)
 
 
 def post(port: int, body: bytes) -> int:
@@ -150,8 +148,7 @@ async def test_a_good_request_behind_a_bad_one_is_not_served(
             writer.write_eof()
             assert await reader.read() == b""
             carrier: Any = server._carrier
-            while carrier.connections:
-                await asyncio.sleep(0.01)
+            await until(lambda: not carrier.connections)
             assert counted.calls == 1
     finally:
         writer.close()
@@ -164,14 +161,12 @@ async def test_who_sends_on_after_a_refusal_is_cut_off_in_the_end(abused: tuple[
     with await connect(server.port) as raw:
         await asyncio.get_running_loop().sock_sendall(raw, b"no HTTP\r\n\r\n")
         async with asyncio.timeout(PATIENCE):
-            while not (carrier.connections and next(iter(carrier.connections))._lingers_since is not None):
-                await asyncio.sleep(0.01)
+            await until(lambda: carrier.connections and next(iter(carrier.connections))._lingers_since is not None)
             (connection,) = carrier.connections
             connection.check_time(carrier.now + http1_server.LINGER_QUIET - 1)
             assert carrier.connections
             connection.check_time(carrier.now + http1_server.LINGER_QUIET + 1)
-            while carrier.connections:
-                await asyncio.sleep(0.01)
+            await until(lambda: not carrier.connections)
 
 
 async def test_endless_empty_lines_are_refused(abused: tuple[Counted, HttpServer]) -> None:

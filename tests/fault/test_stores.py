@@ -18,7 +18,7 @@ import pytest
 from msgspec.structs import replace
 from tests.support.disks import small_disk
 from tests.support.redis import RedisServer, redis_server
-from tests.support.until import PATIENCE
+from tests.support.until import PATIENCE, soon, until
 
 from trimaran import outage_log
 from trimaran.errors import ConfigError, TimedOut
@@ -66,8 +66,7 @@ def task(**more: Any) -> TaskRecord:
 
 
 async def heard(subscription: Any) -> BusMessage | Gap:
-    async with asyncio.timeout(PATIENCE):
-        return await anext(subscription)
+    return await soon(anext(subscription))
 
 
 # --- Redis goes away -------------------------------------------------------------------------------------------------
@@ -207,9 +206,7 @@ async def test_a_listener_notices_silence_and_tells_of_the_gap(
         listening = store.bus._pubsub
         redis.pause()
         try:
-            async with asyncio.timeout(PATIENCE):
-                while store.bus._pubsub is listening:
-                    await asyncio.sleep(0.01)
+            await until(lambda: store.bus._pubsub is not listening)
         finally:
             redis.resume()
         assert isinstance(await heard(news), Gap)
@@ -601,8 +598,7 @@ async def test_writes_that_wait_behind_a_lock_end_together_and_readers_wait_for_
             for _ in range(20):
                 assert await store.sessions.get("s")
             assert not any(write.done() for write in writes)
-            async with asyncio.timeout(PATIENCE):
-                outcomes = await asyncio.gather(*writes, return_exceptions=True)
+            outcomes = await soon(asyncio.gather(*writes, return_exceptions=True))
             assert {type(outcome) for outcome in outcomes} == {StoreUnavailable}
             assert all("locked by another process" in str(outcome) for outcome in outcomes), outcomes
             assert await store.sessions.get("s"), "reading is not left alone for the sake of writes"

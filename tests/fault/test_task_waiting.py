@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from tests.support.harness import BOTH, HttpCarrier, Pairs, Stream, encode, notification, request
 from tests.support.ports import find_port
+from tests.support.until import until
 
 from trimaran import Context, Server, connect
 from trimaran.ext.tasks import Tasks
@@ -216,8 +217,7 @@ async def test_waiters_are_told_what_came_of_their_tasks_whatever_happens_to_wor
         )
     try:
         async with asyncio.timeout(SECONDS):
-            while "is served at" not in (tmp_path / "log").read_text():
-                await asyncio.sleep(0.05)
+            await until(lambda: "is served at" in (tmp_path / "log").read_text())
             async with AsyncExitStack() as stack:
                 client = connect(f"http://127.0.0.1:{port}/mcp", version=version, tasks=True)
                 clients = [await stack.enter_async_context(client)]

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from tests.support.certificates import Authority
 from tests.support.faults import call, modern_http
-from tests.support.until import PATIENCE, settled, until
+from tests.support.until import PATIENCE, settled, soon, until
 
 from trimaran import Context, Limits, Server
 from trimaran.serve import HttpServer
@@ -103,8 +103,7 @@ class Hand:
             yield hand
 
     async def _flush(self) -> None:
-        async with asyncio.timeout(PATIENCE):
-            await asyncio.get_running_loop().sock_sendall(self.raw, self._outgoing.read())
+        await soon(asyncio.get_running_loop().sock_sendall(self.raw, self._outgoing.read()))
 
     async def _until_done(self, step: Any) -> Any:
         async with asyncio.timeout(PATIENCE):
@@ -323,8 +322,7 @@ async def test_plain_http_on_a_tls_port_is_told_to_use_https(
     reader, writer = await raw_connection(http.port)
     try:
         writer.write(BIG)
-        async with asyncio.timeout(PATIENCE):
-            reply = await reader.read()
+        reply = await soon(reader.read())
         assert reply.startswith(b"HTTP/1.1 400 ") and b"https://" in reply
     finally:
         writer.close()

@@ -21,6 +21,8 @@ from trimaran.errors import ProtocolError
 from trimaran.protocol.http1_framing import Head, RequestReader
 from trimaran.serve import HttpServer
 
+from .inputs import damaged
+
 LIMIT = 1 << 20
 
 
@@ -257,16 +259,7 @@ GOOD = [
 def test_damaged_requests_are_read_as_h11_reads_them_or_refused(
     request: bytes, damage: list[tuple[str, int, int]]
 ) -> None:
-    stream = bytearray(request)
-    for what, where, byte in damage:
-        where %= len(stream)
-        if what == "r":
-            stream[where] = byte
-        elif what == "i":
-            stream.insert(where, byte)
-        else:
-            del stream[where]
-    accepted = agree(bytes(stream))
+    accepted = agree(damaged(request, damage))
     assert accepted or damage, "a good request was refused"
 
 

@@ -20,6 +20,8 @@ from trimaran.errors import Error, RemoteProtocolError
 from trimaran.protocol.http1_framing import chunk
 from trimaran.transports.http1_client import Line, PlainPool
 
+from .inputs import damaged
+
 LENIENCIES = ("illegal header line", "multiple Transfer-Encoding headers")
 UNFRAMED = ("bad Content-Length", "Only Transfer-Encoding: chunked")
 MANY = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)
@@ -330,16 +332,7 @@ def test_what_we_accept_h11_reads_the_same_way(
     st.lists(st.tuples(st.sampled_from("rid"), st.integers(0, 10_000), st.integers(0, 255)), max_size=3),
 )
 def test_damaged_answers_are_read_as_h11_reads_them_or_refused(name: str, damage: list[tuple[str, int, int]]) -> None:
-    stream = bytearray(GOOD[name][0])
-    for what, where, byte in damage:
-        where %= len(stream)
-        if what == "r":
-            stream[where] = byte
-        elif what == "i":
-            stream.insert(where, byte)
-        else:
-            del stream[where]
-    accepted = agree(bytes(stream))
+    accepted = agree(damaged(GOOD[name][0], damage))
     assert accepted or damage, "a good answer was refused"
 
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from tests.support.until import until
 
 from trimaran import Client, ToolError, connect, errors, types
 
@@ -134,9 +135,7 @@ async def test_its_words_are_kept_and_it_is_gone_afterwards(folder: Path) -> Non
         pid = client.pid
         assert pid is not None
         await client.list_tools()
-        async with asyncio.timeout(LIMIT):
-            while "Secure MCP Filesystem Server running on stdio" not in client.stderr:
-                await asyncio.sleep(0.01)
+        await until(lambda: "Secure MCP Filesystem Server running on stdio" in client.stderr, seconds=LIMIT)
     assert not is_alive(pid)
 
 

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from pathlib import Path
 
-__all__ = ["Limit", "Series", "measure_process", "show"]
-
 BARS = "▁▂▃▄▅▆▇█"
 MOST_SAMPLES = 240  # of a fit: 28,680 pairs
 

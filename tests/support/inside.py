@@ -6,8 +6,6 @@ from typing import Any
 
 from trimaran import Server
 
-__all__ = ["inside"]
-
 
 def inside(server: Server) -> Any:
     """The server, untyped: its `sessions` and its `fleet` are classes of higher layers."""

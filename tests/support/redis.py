@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from tests.support.ports import find_port
 from tests.support.until import PATIENCE
 
@@ -107,3 +108,10 @@ def redis_server(folder: Path, *options: str) -> Iterator[RedisServer]:
         yield server
     finally:
         server.kill()
+
+
+@pytest.fixture(scope="module")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """One Redis for the tests of a file."""
+    with redis_server(tmp_path_factory.mktemp("redis")) as server:
+        yield server

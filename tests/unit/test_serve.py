@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from tests.support.until import PATIENCE
+from tests.support.until import PATIENCE, soon
 
 from trimaran import Host, Server, connect, serve
 from trimaran.errors import ConfigError
@@ -42,15 +42,13 @@ async def in_background(server: Server, **options: Any) -> AsyncIterator[HttpSer
     ready: asyncio.Future[HttpServer] = asyncio.get_running_loop().create_future()
     serving = asyncio.ensure_future(server.serve("http", port=0, on_ready=ready.set_result, **options))
     try:
-        async with asyncio.timeout(PATIENCE):
-            await asyncio.wait({serving, ready}, return_when=asyncio.FIRST_COMPLETED)
+        await soon(asyncio.wait({serving, ready}, return_when=asyncio.FIRST_COMPLETED))
         if serving.done():
             await serving
         yield ready.result()
     finally:
         serving.cancel()
-        async with asyncio.timeout(PATIENCE):
-            await asyncio.wait({serving})
+        await soon(asyncio.wait({serving}))
 
 
 def test_the_defaults_of_an_http_server() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from tests.support.harness import encode, initialize, request
-from tests.support.until import PATIENCE
+from tests.support.until import PATIENCE, soon
 
 from trimaran import Context, Host, Server, connect
 from trimaran.serve import HttpServer
@@ -67,8 +67,7 @@ async def ask(engine: Any, verb: str, headers: dict[str, str], body: bytes = b""
     whole = {"Host": "localhost", "Accept": "application/json, text/event-stream", **headers}
     if verb == "POST":
         whole["Content-Type"] = "application/json"
-    async with asyncio.timeout(PATIENCE):
-        await engine.handle(verb, path, whole, body, responder)
+    await soon(engine.handle(verb, path, whole, body, responder))
     return responder
 
 

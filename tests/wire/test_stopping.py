@@ -6,7 +6,7 @@ import asyncio
 
 import httpx
 import pytest
-from tests.support.until import PATIENCE
+from tests.support.until import PATIENCE, soon
 
 from trimaran import Server
 from trimaran.serve import HttpServer
@@ -36,8 +36,7 @@ async def test_while_it_stops_a_server_answers_its_calls_and_takes_no_new_connec
     await http.start()
     async with httpx.AsyncClient(trust_env=False) as client:
         reply = asyncio.ensure_future(client.post(http.url, json=CALL, headers=HEADERS))
-        async with asyncio.timeout(PATIENCE):
-            await started.wait()
+        await soon(started.wait())
         stopping = asyncio.ensure_future(http.stop())
         await asyncio.sleep(0)
         with pytest.raises(OSError, match=r"."):

@@ -8,8 +8,6 @@ from .principal import Principal
 from .provider import AuthRequest, Provider
 from .refusal import Refused
 
-__all__ = ["Anonymous"]
-
 
 @final
 class Anonymous(Provider):

@@ -11,8 +11,6 @@ from .principal import Principal
 from .provider import AuthRequest, Fetch, Provider
 from .refusal import Refused
 
-__all__ = ["AnyOf"]
-
 # When all refuse, the refusal that says most: that we do not know, that the caller is known but may not, and so on.
 _TELLING: Final = (
     "rate_limited",

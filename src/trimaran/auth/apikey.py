@@ -28,8 +28,6 @@ from .provider import (
 )
 from .refusal import Refused, challenge
 
-__all__ = ["ApiKey"]
-
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 
 

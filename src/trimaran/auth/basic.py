@@ -30,8 +30,6 @@ from .provider import (
 )
 from .refusal import Refused, challenge
 
-__all__ = ["Basic"]
-
 _REMEMBERED_SECONDS = 60.0
 _NEVER_SENT = "\0"
 """A password that no request can carry."""

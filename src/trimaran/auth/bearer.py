@@ -32,8 +32,6 @@ from .refusal import Refused
 if TYPE_CHECKING:
     from .resource import ProtectedResource
 
-__all__ = ["Bearer"]
-
 
 _KINDS: Final = frozenset({"at+jwt"})
 _LONGEST: Final = MAX_CREDENTIAL + len("Bearer ")

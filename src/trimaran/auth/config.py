@@ -10,8 +10,6 @@ from trimaran.types import Json
 
 from .provider import Provider
 
-__all__ = ["provider_from"]
-
 _KEYS: Final = frozenset({"provider", "provider_opts", "required_scopes", "realm"})
 # Other names for options, as older configurations have them.
 _RENAMED: Final = {"apikey": {"header_name": "header"}, "custom": {"module": "source"}}

@@ -14,8 +14,6 @@ from .principal import Principal
 from .provider import AuthRequest, Fetch, Provider, ask, check_callable, check_realm, consult, read_info
 from .refusal import Refused, challenge
 
-__all__ = ["Custom"]
-
 
 @final
 class Custom(Provider):

@@ -34,8 +34,6 @@ from .jwt_keys import FixedKeys, VerifyKey, import_key, read_signed, split_signe
 from .principal import Principal, read_time
 from .refusal import Refused
 
-__all__ = ["ALGORITHMS", "DPoP", "ProofRefused", "ReplayStore", "bound_key", "thumbprint"]
-
 logger: Final = BoundedLog("trimaran.auth")
 
 _ASYMMETRIC: Final = "ES256 ES384 ES512 EdDSA Ed25519 PS256 PS384 PS512 RS256 RS384 RS512"

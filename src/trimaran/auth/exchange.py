@@ -35,8 +35,6 @@ from trimaran.oauth.urls import is_loopback_host
 from .principal import Principal
 from .provider import Fetch
 
-__all__ = ["Secret", "TokenExchange"]
-
 STEP: Final = "token exchange"
 _CACHED: Final = 10_000
 # A token that ends while it is on its way is refused over there.

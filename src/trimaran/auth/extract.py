@@ -12,8 +12,6 @@ from trimaran.protocol.headers import HeaderLookup
 
 from .refusal import Refused
 
-__all__ = ["MAX_CREDENTIAL", "HeaderLookup", "extract_api_key", "extract_basic_auth", "extract_bearer_token"]
-
 MAX_CREDENTIAL: Final = 16_384
 """Bytes of a credential that are looked at; larger ones are refused before any work. The largest honest ones, tokens that
 list 200 groups, are about 11 KB."""

@@ -13,8 +13,6 @@ from typing import Final, Literal, NamedTuple
 
 from trimaran.errors import ConfigError
 
-__all__ = ["hash_key", "hash_password", "verify_key", "verify_password"]
-
 logger: Final = logging.getLogger("trimaran.auth")
 
 KEYED: Final = "hmac-sha256$"

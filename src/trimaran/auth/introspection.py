@@ -24,8 +24,6 @@ from .refusal import Refused
 if TYPE_CHECKING:
     from .resource import ProtectedResource
 
-__all__ = ["Introspection"]
-
 _MAX_REPLY: Final = 64 * 1024
 _MAX_ASKING: Final = 128
 """Tokens asked about at once: strangers must not be able to have us flood the authorization server."""

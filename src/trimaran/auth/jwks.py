@@ -25,8 +25,6 @@ from .jwt_keys import ALGORITHMS, SHARED, VerifyKey, import_set, named, nameless
 from .provider import Fetch
 from .refusal import Refused
 
-__all__ = ["FetchedKeys", "check_issuer", "check_url", "from_function", "from_issuer", "from_url"]
-
 logger: Final = logging.getLogger("trimaran.auth")
 
 STALE_SECONDS: Final = 3600.0

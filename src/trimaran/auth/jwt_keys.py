@@ -25,8 +25,6 @@ from trimaran.errors import ConfigError
 from .extract import MAX_CREDENTIAL, too_large
 from .refusal import Refused
 
-__all__ = ["FixedKeys", "Keys", "VerifyKey", "import_key", "import_secret", "import_set", "read_signed", "split_signed"]
-
 logger: Final = logging.getLogger("trimaran.auth")
 
 _MAX_KEYS: Final = 100

@@ -18,8 +18,6 @@ from trimaran.errors import ConfigError
 from .principal import Principal
 from .refusal import Refused
 
-__all__ = ["Buckets", "RateLimit"]
-
 MAX_BUCKETS: Final = 100_000
 _PERIODS: Final = {"second": 1.0, "minute": 60.0, "hour": 3600.0, "day": 86_400.0}
 _RATE: Final = re.compile(r"\s*([0-9]{1,9})\s*/\s*(second|minute|hour|day)\s*")

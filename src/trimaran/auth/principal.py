@@ -12,8 +12,6 @@ from msgspec import Struct, field
 
 from trimaran.types import Json
 
-__all__ = ["Principal", "has_scopes"]
-
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _UNFIT: Final = re.compile(r"[\x00-\x20\x7f\\]")
 _LAST_SECOND: Final = 253_402_300_799

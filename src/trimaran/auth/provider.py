@@ -29,8 +29,6 @@ from trimaran.protocol.headers import HeaderLookup
 from .principal import FrozenDict, Principal
 from .refusal import Refused, printable
 
-__all__ = ["AuthRequest", "Fetch", "Provider", "VerifiedCredentials"]
-
 logger: Final = BoundedLog("trimaran.auth")
 
 Fetch: TypeAlias = Callable[[HttpRequest], Awaitable[HttpReply]]

@@ -11,8 +11,6 @@ import msgspec
 
 from trimaran.errors import CODE_INTERNAL, CODE_INVALID_REQUEST, AuthorizationFailed, ConfigError, Error, UnsafeUrl
 
-__all__ = ["KINDS", "Refused", "challenge", "quote"]
-
 
 class Kind(NamedTuple):
     status: int

@@ -40,8 +40,6 @@ from .principal import Principal
 from .provider import AuthRequest, Fetch, Provider, VerifiedCredentials, ask, check_scopes, is_async
 from .refusal import Refused, challenge
 
-__all__ = ["Authorizer", "JwtAuthorizer", "ProtectedResource", "answer_document"]
-
 logger: Final = BoundedLog("trimaran.auth")
 
 Resolver: TypeAlias = Callable[[Any], Any]

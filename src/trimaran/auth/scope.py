@@ -20,8 +20,6 @@ from .principal import Principal
 from .provider import AuthRequest, Provider, check_realm, consult, is_async, logger, principal_from_info
 from .refusal import Refused
 
-__all__ = ["PRINCIPAL", "AsgiRequest", "FromScope"]
-
 PRINCIPAL: Final = "trimaran.principal"
 """Where `trimaran.serve.AuthMiddleware` leaves the principal."""
 

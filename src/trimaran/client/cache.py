@@ -11,8 +11,6 @@ from typing import Any, Final, final
 
 import msgspec
 
-__all__ = ["Cache", "is_part_of"]
-
 _MOST: Final = 1000
 _MOST_BYTES: Final = 32 * 1024 * 1024  # on the wire; several times that in memory
 _LONGEST_MS: Final = 24 * 60 * 60 * 1000

@@ -15,8 +15,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, final
 
-__all__ = ["CallbackQueue", "is_async"]
-
 log: logging.Logger = logging.getLogger("trimaran.client")
 
 _CAPACITY: Final = 1000

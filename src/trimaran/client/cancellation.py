@@ -23,8 +23,6 @@ from .dialect import write_notice
 if TYPE_CHECKING:
     from .peer_session import PeerSession
 
-__all__ = ["is_withdrawn_by_leaving", "withdraw"]
-
 _METHOD: Final = "notifications/cancelled"
 _SEND_TIMEOUT: Final = 5.0  # the notification is a courtesy: nobody waits long for it
 

@@ -77,8 +77,6 @@ from .subscriptions import ChangeStream, Subscription, SubscriptionHub
 from .tasks import TASKS, TaskClient, TaskHandle, read_begun
 from .tool_calls import KnownTool, KnownTools
 
-__all__ = ["Client", "Recipe", "recipe_of"]
-
 log: logging.Logger = logging.getLogger("trimaran.client")
 
 Timeout = float | None | type[Unset]

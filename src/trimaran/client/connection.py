@@ -61,8 +61,6 @@ from .reconnecting import ReconnectPolicy, pause_after
 from .relaying import QUESTIONS, CallOver, Relay, find_relay, unclear_question
 from .server_requests import LogEntry, ServerRequests, StateEvent
 
-__all__ = ["Connection", "Unset"]
-
 T = TypeVar("T")
 AnError = TypeVar("AnError", bound=Error)
 

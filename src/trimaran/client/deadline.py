@@ -22,18 +22,6 @@ from typing import Any, Final, Protocol, Self, final
 
 from trimaran.errors import CallCancelled
 
-__all__ = [
-    "Clock",
-    "Deadline",
-    "DeadlineExpired",
-    "SuspendableTimeout",
-    "Suspension",
-    "current_waits",
-    "in_background",
-    "is_in_background",
-    "suspendable",
-]
-
 # Timers have millisecond grain; without this one would ring, find nothing due, and be set again.
 _GRAIN: Final = 0.001
 

@@ -29,8 +29,6 @@ from trimaran.types import Implementation, Json, as_object
 
 from .link import Link, SharedHeaders
 
-__all__ = ["Dialect", "ModernDialect", "ServerDescription", "read_welcome", "write_notice", "write_request"]
-
 _MAX_HEADERS: Final = 256  # of as many tools and resources; more than a server is called for at a time
 _KNOWN: Final = frozenset({"complete", "input_required", "task"})
 

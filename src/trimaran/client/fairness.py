@@ -9,8 +9,6 @@ from __future__ import annotations
 from time import monotonic
 from typing import Final, final
 
-__all__ = ["FairTurn"]
-
 # A call of somebody else's takes a few turns of the loop, and should not take a tenth of a second longer for it.
 _SECONDS: Final = 0.005
 

@@ -15,8 +15,6 @@ from trimaran.types import as_object
 
 from .deadline import Deadline
 
-__all__ = ["answer_input"]
-
 _MOST_QUESTIONS: Final = 64  # in one result, as many as an older server may ask at once
 
 

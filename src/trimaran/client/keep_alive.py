@@ -10,8 +10,6 @@ from trimaran.errors import Closed, ConnectionLost, ProtocolError, TransportErro
 if TYPE_CHECKING:
     from .connection import Connection
 
-__all__ = ["keep_pinging"]
-
 _PING_TIMEOUT: Final = 5.0  # seconds; a ping takes no time on a server that is well
 
 

@@ -48,8 +48,6 @@ from .options import Era
 from .pipeline import Pipeline
 from .stderr_summary import explain_stderr
 
-__all__ = ["Dialer", "EraMemory", "Manner", "Negotiated", "ended_early", "meet", "not_ready"]
-
 Manner: TypeAlias = Literal["modern", "legacy", "sse"]
 AnInbox = TypeVar("AnInbox", bound=Inbox)
 

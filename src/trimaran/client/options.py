@@ -20,8 +20,6 @@ from trimaran.protocol.versions import SUPPORTED
 
 from .sandbox_policy import read_sandbox
 
-__all__ = ["ClientState", "Era", "Options", "SchemaCheck", "Tap"]
-
 Era: TypeAlias = Literal["auto", "modern", "legacy"]
 ClientState: TypeAlias = Literal["new", "connecting", "ready", "reconnecting", "closed"]
 SchemaCheck: TypeAlias = Literal["warn", "strict", "off"]

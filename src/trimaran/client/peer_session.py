@@ -33,8 +33,6 @@ from .dialect import Dialect, ServerDescription, encode
 from .link import Link
 from .negotiation import Negotiated
 
-__all__ = ["PeerSession", "SessionOwner"]
-
 log: logging.Logger = logging.getLogger("trimaran.client")
 _bounded: Final = BoundedLog("trimaran.client")
 

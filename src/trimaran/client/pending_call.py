@@ -18,12 +18,8 @@ if TYPE_CHECKING:
     from .peer_session import PeerSession
     from .relaying import Relay
 
-__all__ = ["PendingCall", "Progress", "read_progress"]
-
 
 class Progress(Struct):
-    """A progress notification."""
-
     token: RequestId = field(name="progressToken")
     progress: float
     total: float | None = None

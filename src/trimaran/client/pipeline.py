@@ -24,8 +24,6 @@ from trimaran.protocol.read_reply import Frame, excerpt, id_in, id_of_malformed,
 from .link import Channel, Inbox
 from .options import Tap
 
-__all__ = ["Pipeline"]
-
 _ODDITIES: Final = 3
 
 

@@ -12,8 +12,6 @@ from typing import Final, Literal, final
 
 from trimaran.errors import ConnectFailed, ConnectionLost, UnexpectedStatus
 
-__all__ = ["ReconnectPolicy", "pause_after"]
-
 _PAUSES: Final = (0.0, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
 _ATTEMPTS: Final = 5  # to reconnect, before waiting for the next call
 _PASSING: Final = frozenset({502, 503, 504})  # a proxy answers these while its server is away for a moment

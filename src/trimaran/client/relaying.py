@@ -25,8 +25,6 @@ from .pending_call import PendingCall, Progress
 if TYPE_CHECKING:
     from .client import Client
 
-__all__ = ["QUESTIONS", "CallOver", "Relay", "find_relay", "relay_request", "unclear_question"]
-
 _decode = msgspec.json.Decoder().decode
 
 _RELATED_TASK: Final = "io.modelcontextprotocol/related-task"

@@ -39,19 +39,6 @@ from trimaran.types import (
     ToolAnnotations,
 )
 
-__all__ = [
-    "Page",
-    "PromptResult",
-    "ResourceResult",
-    "ToolResult",
-    "read_completion",
-    "read_page",
-    "read_prompt",
-    "read_resource",
-    "read_tool",
-    "type_contents",
-]
-
 log: Final = BoundedLog("trimaran.client")
 
 T = TypeVar("T")

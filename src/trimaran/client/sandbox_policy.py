@@ -16,8 +16,6 @@ from msgspec import Struct
 
 from trimaran.errors import ConfigError
 
-__all__ = ["Sandbox", "SandboxOption", "SandboxTable", "read_sandbox"]
-
 _KEYS: Final = ("read", "write", "net", "env")
 _HOST: Final = re.compile(
     r"(\*\.)?[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?(?::\d{1,5})?|\[[0-9A-Fa-f:.]+\](?::\d{1,5})?"

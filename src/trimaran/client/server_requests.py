@@ -30,8 +30,6 @@ from .options import ClientState, Options
 if TYPE_CHECKING:
     from .option_types import Roots
 
-__all__ = ["Deferred", "Elicitation", "LogEntry", "Sampling", "ServerRequests", "StateEvent"]
-
 log: logging.Logger = logging.getLogger("trimaran.client")
 
 CODE_USER_REJECTED: Final = -1
@@ -89,7 +87,6 @@ class Elicitation(Struct, frozen=True):
         return ElicitResult(action="accept", content=dict(content or {}))
 
     def decline(self) -> ElicitResult:
-        """No."""
         return ElicitResult(action="decline")
 
     def cancel(self) -> ElicitResult:

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
-__all__ = ["explain_stderr", "failure_numbers", "lines_of_failure", "telling_lines"]
-
 _SHOWN: Final = 5
 _LONGEST: Final = 2000  # a line longer than this is a dump, not a sentence
 _COLOUR: Final = re.compile(r"\x1b\[[0-9;]*m")

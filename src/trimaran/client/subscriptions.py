@@ -33,8 +33,6 @@ from trimaran.protocol.meta import KEY_SUBSCRIPTION_ID
 from .cache import is_part_of
 from .connection import Connection
 
-__all__ = ["Change", "ChangeStream", "Subscription", "SubscriptionHub"]
-
 log: logging.Logger = logging.getLogger("trimaran.client")
 
 _MOST_WAITING: Final = 1000

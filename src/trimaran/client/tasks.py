@@ -35,8 +35,6 @@ from trimaran.protocol.read_reply import excerpt
 
 from .results import D, ToolResult
 
-__all__ = ["TASKS", "TaskClient", "TaskHandle", "TaskUpdate", "read_begun"]
-
 TASKS: Final = "io.modelcontextprotocol/tasks"
 _ENDED: Final = frozenset({"completed", "failed", "cancelled"})
 _POLL: Final = (0.02, 60.0)  # seconds between two looks, at least and at most, whatever the server wishes for

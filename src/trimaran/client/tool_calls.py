@@ -18,8 +18,6 @@ from trimaran.types import Tool, ToolAnnotations
 from .options import SchemaCheck
 from .results import ToolResult
 
-__all__ = ["KnownTool", "KnownTools"]
-
 log: logging.Logger = logging.getLogger("trimaran.client")
 _bounded: Final = BoundedLog("trimaran.client")
 

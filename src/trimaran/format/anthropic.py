@@ -14,16 +14,6 @@ from .fit import Fit
 from .results import PDF, PICTURES, AnyResult, Media, Part, Shape, all_parts, build_result, json_text
 from .trees import Schema, as_schema
 
-__all__ = [
-    "AnthropicReply",
-    "AnthropicTool",
-    "anthropic_blocks",
-    "from_anthropic_call",
-    "result_from_anthropic",
-    "result_to_anthropic",
-    "to_anthropic",
-]
-
 _MEDIA: Final = PICTURES | {PDF}
 
 

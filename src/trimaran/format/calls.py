@@ -18,8 +18,6 @@ from .profiles import Profile, profile_named
 from .properties import original_names
 from .trees import MAX_DEPTH, Schema, admits_null, as_schema, list_of, resolve, strings_of
 
-__all__ = ["ToolCall", "build_call", "get_field", "items_of", "not_a_call", "restore_arguments"]
-
 
 @final
 class ToolCall(tuple[str, dict[str, Json]]):

@@ -16,8 +16,6 @@ from .profiles import profile_named
 from .results import Shape
 from .trees import Schema
 
-__all__ = ["declare", "fit_description", "fit_tool_schema", "strict_schema_of"]
-
 _DOTS: Final = " ..."
 
 

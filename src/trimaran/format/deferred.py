@@ -17,8 +17,6 @@ from trimaran.types import Json
 
 from .results import Shape
 
-__all__ = ["DEFERRING_FORMATS", "TOOL_SEARCH", "defer_tools", "is_deferred_search", "search_to_provider"]
-
 TOOL_SEARCH: Final = "tool_search"
 """The name of the search whose results are references; a search with definitions in its results has another."""
 DEFERRING_FORMATS: Final = ("anthropic", "openai-responses")

@@ -12,8 +12,6 @@ from trimaran.types import Json, Tool
 
 from .trees import Schema, as_schema
 
-__all__ = ["AnyTool", "AnyTools", "Definition", "is_one", "read_tools"]
-
 AnyTool: TypeAlias = Tool | Mapping[str, Json]
 """A tool's definition: the struct, or the mapping it is on the wire."""
 AnyTools: TypeAlias = AnyTool | Iterable[AnyTool]
@@ -30,7 +28,6 @@ def is_one(tools: AnyTools) -> bool:
 
 
 def read_tools(tools: AnyTools) -> list[Definition]:
-    """The definitions of one tool or several."""
     listed = [tools] if is_one(tools) else tools
     return [_read(tool) for tool in cast("Iterable[AnyTool]", listed)]
 

@@ -53,8 +53,6 @@ from .trees import (
     types_of,
 )
 
-__all__ = ["Fit", "Fitted", "fit_schema", "fit_up_to"]
-
 Fit: TypeAlias = Literal["exact", "loose", "auto"] | None
 """How far a schema may be changed for a provider. "auto" is loose only where exact is not enough; None: not at all."""
 

@@ -16,16 +16,6 @@ from .fit import Fit
 from .results import PDF, AnyResult, Media, Part, Shape, build_result, is_told, json_text, parts_of, read_result
 from .trees import Schema, as_schema
 
-__all__ = [
-    "GeminiReply",
-    "GeminiTool",
-    "from_gemini_call",
-    "gemini_blocks",
-    "result_from_gemini",
-    "result_to_gemini",
-    "to_gemini",
-]
-
 _MEDIA: Final = frozenset(("image/png", "image/jpeg", "image/webp", PDF, "text/plain"))
 
 

@@ -11,8 +11,6 @@ from .fit import Fit, fit_up_to
 from .profiles import Profile, profile_named
 from .rules import Finding
 
-__all__ = ["lint"]
-
 
 def lint(tools: AnyTools, profile: str | Profile, *, fit: Fit = None) -> list[Finding]:
     """Problems that the provider would find in these tools; an empty list if there are none.

@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from .trees import Schema, as_schema, equality_key, kind_of, list_of, same, strings_of, types_of
 
-__all__ = ["ANY_TYPE", "DECIDES", "FOR_TYPE", "are_disjoint", "merge"]
-
 FOR_TYPE: Final = {
     "string": {"minLength", "maxLength", "pattern", "format"},
     "number": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "format"},

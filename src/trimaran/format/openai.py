@@ -16,24 +16,6 @@ from .fit import Fit
 from .results import PDF, PICTURES, AnyResult, Media, Part, Shape, all_parts, build_result, json_text
 from .trees import Schema, as_schema
 
-__all__ = [
-    "ChatMessage",
-    "ChatReply",
-    "OpenAIFunction",
-    "OpenAIResponsesTool",
-    "OpenAITool",
-    "ResponsesReply",
-    "chat_blocks",
-    "from_openai_call",
-    "media_to_openai",
-    "responses_blocks",
-    "result_from_openai",
-    "result_to_openai",
-    "result_to_openai_responses",
-    "to_openai",
-    "to_openai_responses",
-]
-
 ERROR_MARK: Final = "[tool error] "
 _SOUNDS: Final = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 _DATA_URL: Final = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)

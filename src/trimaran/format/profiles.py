@@ -23,8 +23,6 @@ from msgspec import Struct
 
 from trimaran.errors import ConfigError
 
-__all__ = ["PROFILES", "Profile", "Weight", "profile_named"]
-
 Weight: TypeAlias = Literal["refused", "ignored"]
 """What becomes of a finding: the provider refuses the request, or takes it and does not heed that part."""
 

@@ -18,8 +18,6 @@ from typing import Any, Final
 
 from .trees import Schema, as_schema, list_of, resolve, strings_of
 
-__all__ = ["original_names", "rename_properties", "safe_properties"]
-
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _LONGEST: Final = 64
 _DIGEST: Final = 8

@@ -36,22 +36,6 @@ from .openai import (
 )
 from .results import Shape
 
-__all__ = [
-    "FORMATS",
-    "Format",
-    "FormatOptions",
-    "detect_format",
-    "is_cut_off",
-    "profile_of",
-    "read_call",
-    "read_calls",
-    "reply_blocks",
-    "to_provider",
-    "unread_call",
-    "wrap_results",
-    "write_result",
-]
-
 Format: TypeAlias = Literal["anthropic", "openai", "openai-responses", "gemini"]
 """Whose shape: Anthropic Messages, OpenAI Chat Completions, OpenAI Responses, Gemini generateContent."""
 
@@ -65,8 +49,6 @@ class FormatOptions(TypedDict, total=False):
 
 
 class _Provider(NamedTuple):
-    """One format."""
-
     declare: Callable[..., list[Shape]]
     """Declares tools."""
     blocks: Callable[[Any], Iterator[Any]]

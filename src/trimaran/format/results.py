@@ -38,20 +38,6 @@ from trimaran.types import (
 
 from .trees import Schema, as_schema, same
 
-__all__ = [
-    "PDF",
-    "PICTURES",
-    "Media",
-    "Part",
-    "Shape",
-    "all_parts",
-    "build_result",
-    "is_told",
-    "json_text",
-    "parts_of",
-    "read_result",
-]
-
 PDF: Final = "application/pdf"
 PICTURES: Final = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
 _MARKED: Final = re.compile(r"\[(resource_link|resource)\] (\{[^\n]*\})(?:\n(.*))?", re.DOTALL)

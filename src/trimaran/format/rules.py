@@ -26,8 +26,6 @@ from .trees import (
     types_of,
 )
 
-__all__ = ["Finding", "check_schema", "knows"]
-
 # Keywords that say the type of a value without `type`; every provider that wants a type takes them instead.
 _INSTEAD_OF_TYPE: Final = frozenset(("anyOf", "oneOf", "allOf", "$ref"))
 # OpenAI: a single enum with more values than this has a limit on their characters as well.

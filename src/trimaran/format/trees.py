@@ -12,27 +12,6 @@ import msgspec
 
 from trimaran.types import Json
 
-__all__ = [
-    "MAX_DEPTH",
-    "Path",
-    "Recursion",
-    "Schema",
-    "admits_null",
-    "as_schema",
-    "children",
-    "equality_key",
-    "kind_of",
-    "list_of",
-    "null_verdict",
-    "path_text",
-    "rebuild",
-    "resolve",
-    "same",
-    "size_fault",
-    "strings_of",
-    "types_of",
-]
-
 Schema: TypeAlias = dict[str, Json]
 Path: TypeAlias = tuple[str | int, ...]
 

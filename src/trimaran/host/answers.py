@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from .host import Host
 
-__all__ = ["answer_reply"]
-
 log: Final = logging.getLogger("trimaran.host")
 
 _BROKEN: Final = "the call failed inside the host; its log says why"

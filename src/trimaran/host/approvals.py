@@ -28,8 +28,6 @@ from .trust.nested_texts import texts_in
 if TYPE_CHECKING:
     from trimaran.client import Elicitation, Sampling
 
-__all__ = ["Approvals", "PermissionDenied"]
-
 log: Final = logging.getLogger("trimaran.host")
 
 _MOST_SAMPLED: Final = 25  # uses of our model by "always": more than a tool needs, and fewer than a runaway wants

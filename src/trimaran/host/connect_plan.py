@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     from .transforms import ToolTransforms
 
-__all__ = ["OWN_HANDLERS", "ConnectPlan", "Logins", "plan_for"]
-
 log: Final = logging.getLogger("trimaran.host")
 
 OWN_HANDLERS: Final = ("on_elicit", "on_sample")

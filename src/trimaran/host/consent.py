@@ -35,17 +35,6 @@ from trimaran.types import Json, Tool
 from .permissions import Decision, RememberedAnswers
 from .trust.review import HeldDefinition
 
-__all__ = [
-    "CAP",
-    "MOST_WAITING",
-    "ConsentBridge",
-    "ConsentLost",
-    "Question",
-    "Questions",
-    "Reply",
-    "split_as_browsers_do",
-]
-
 log: Final = logging.getLogger("trimaran.host")
 
 CAP: Final = 300.0  # R259: seconds until a question counts as declined

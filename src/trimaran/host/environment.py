@@ -22,8 +22,6 @@ from trimaran.errors import ConfigError
 
 from .config.values import LONGEST, read_duration, write_duration
 
-__all__ = ["CALL_TIMEOUT", "STARTUP_TIMEOUT", "Environment", "read_environment"]
-
 log: Final = logging.getLogger("trimaran.host")
 
 STARTUP_TIMEOUT: Final = 5.0

@@ -27,8 +27,6 @@ from trimaran.types import Json
 
 from .terminal_text import in_one_line, safe, to_json
 
-__all__ = ["Field", "Form", "InvalidAnswer"]
-
 Kind: TypeAlias = Literal["text", "number", "integer", "boolean", "choice", "choices"]
 Typed: TypeAlias = str | bool | list[str]
 

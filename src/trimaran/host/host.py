@@ -96,8 +96,6 @@ if TYPE_CHECKING:
     from .trust.flow import DataFlow
     from .trust.scan import ScanFinding
 
-__all__ = ["AlreadyRegistered", "Host", "NotRegistered"]
-
 log: Final = logging.getLogger("trimaran.host")
 
 _OWNER: Final = "host"

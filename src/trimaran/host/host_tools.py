@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from .context.code import CodeLimits, CodeResult, CodeTools
     from .context.search_tool import ToolFinder
 
-__all__ = ["HostTools"]
-
 
 @final
 class HostTools:

@@ -31,8 +31,6 @@ from trimaran.errors import DeclarationError, Error, ProtocolError, TimedOut, Un
 from trimaran.protocol.uritemplate import UriTemplate
 from trimaran.types import Resource, ResourceReference, ResourceTemplate
 
-__all__ = ["Expansion", "Mention", "Mentions", "ResourceUnknown", "TemplateArity"]
-
 log: Final = logging.getLogger("trimaran.host")
 
 # A possible mention of an unknown server; known servers are found by their names.

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from .connect_plan import ConnectPlan
 
-__all__ = ["ModelCalls"]
-
 _LONGEST_SCHEMA: Final = 8000  # characters of a schema that a model is shown after a mistake: about 2,000 tokens
 
 

@@ -23,8 +23,6 @@ from .config.model import UNATTENDED, OAuthEntry, ServerEntry
 if TYPE_CHECKING:
     from trimaran.oauth import Grant
 
-__all__ = ["asks_a_person", "for_person", "login_grant", "unattended_grant"]
-
 _LARGEST: Final = 256 * 1024  # bytes; a token or a key is a few KiB, and a wrong path may lead to anything
 
 

@@ -23,8 +23,6 @@ from typing import Final, final
 from trimaran.daemon_threads import DaemonExecutor
 from trimaran.files import read_file
 
-__all__ = ["OutputFiles"]
-
 log: Final = logging.getLogger("trimaran.host")
 
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{16,64}")

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from .trust.scan import ScanFinding
     from .trust.scanner import Scanned, Scanner, ScanSetting
 
-__all__ = ["CallReasons", "Oversight"]
-
 log: Final = logging.getLogger("trimaran.host")
 
 _LARGE: Final = 65_536  # characters of a result that is looked at in a thread: a hostile megabyte takes a second

@@ -19,14 +19,12 @@ from trimaran.protocol.definition_digests import canonical_json
 from trimaran.protocol.mask import mask_command
 
 from .config.mask import mask_url
-from .config.model import ServerEntry
+from .config.model import PIN_MODES, PinMode, ServerEntry
 from .connect_plan import ConnectPlan
 from .consent import ConsentBridge, ConsentLost, Question
 from .terminal_text import visible
-from .trust.pins import PIN_MODES, PinMode, Pins, PinTarget
+from .trust.pins import Pins, PinTarget
 from .trust.review import HeldDefinition, PinSetting
-
-__all__ = ["HeldQuestions", "PinPolicy", "pin_target", "read_pins"]
 
 log: Final = logging.getLogger("trimaran.host")
 

@@ -24,8 +24,6 @@ from .trust.untrusted import Untrusted, trust_digest, untrusted_in
 if TYPE_CHECKING:
     from .connect_plan import ConnectPlan
 
-__all__ = ["RulesInForce"]
-
 log: Final = logging.getLogger("trimaran.host")
 
 

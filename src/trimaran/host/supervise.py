@@ -52,8 +52,6 @@ from .trust.review import HeldDefinition, Reviewed
 if TYPE_CHECKING:
     from .transforms import ToolTransforms, TransformedTool
 
-__all__ = ["GLYPHS", "ServerStatus", "ServerUnavailable", "State", "SupervisedServer"]
-
 log: Final = logging.getLogger("trimaran.host")
 
 State: TypeAlias = Literal["starting", "connected", "needs_auth", "failed", "idle", "disabled"]

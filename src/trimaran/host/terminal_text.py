@@ -11,8 +11,6 @@ import json
 import re
 from typing import Any, Final
 
-__all__ = ["in_one_line", "safe", "safe_json", "shortened", "to_json", "visible"]
-
 # C0 without tab and newline, DEL, C1; the marks that turn the direction of what follows; line ends of other kinds; halves of
 # a pair, which no terminal can be sent; the tags and selectors of plane 14, which spell out text that is not shown; and what
 # else nobody sees, soft hyphens, blanks without width and fillers, but for the joiners that scripts and emoji need.

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from .context.budget import Choice
     from .transforms import TransformedTool
 
-__all__ = ["CatalogTool", "ToolCatalog"]
-
 
 class CatalogTool(NamedTuple):
     """A tool of the catalog, and the subject that the rules decide about."""

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from .context.detail import Detail
     from .context.facts import DefinitionFacts
 
-__all__ = ["CatalogEntry", "FormattedTools", "ToolFormats"]
-
 log: Final = logging.getLogger("trimaran.host")
 
 T = TypeVar("T")
@@ -191,7 +189,6 @@ class _Budgeted:
         self._at = {entry.address: at for at, entry in enumerate(entries)}
 
     def _declare(self, tool: Tool) -> Any:
-        """A tool as it is declared."""
         from trimaran.format.providers import to_provider
 
         return to_provider([tool], self._format, **self._options)[0]

@@ -23,8 +23,6 @@ from trimaran.server.definition_transforms import ToolFilter, change_definition,
 from trimaran.server.transform_options import TransformOptions, is_tool_name
 from trimaran.types import Tool
 
-__all__ = ["ToolTransforms", "TransformedTool"]
-
 log: Final = logging.getLogger("trimaran.host")
 
 

@@ -37,8 +37,6 @@ from trimaran.protocol.sse import SSEParser
 from trimaran.transports.http1_client import Response
 from trimaran.transports.http_client import STREAM, HttpWire, cut_off, events, is_stream, read_body
 
-__all__ = ["SessionLink"]
-
 _RETRY: Final = 1.0  # seconds before a stream is opened again, unless the server says (R204)
 _MIN_RETRY: Final = 0.1  # whatever it says
 _MAX_RETRY: Final = 60.0

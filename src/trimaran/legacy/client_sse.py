@@ -19,8 +19,6 @@ from trimaran.protocol.sse import SSEParser
 from ..transports.http1_client import Response
 from ..transports.http_client import STREAM, HttpWire, cut_off, events, is_stream, origin_of
 
-__all__ = ["SseChannel"]
-
 _ENDPOINT_SECONDS: Final = 10.0
 
 

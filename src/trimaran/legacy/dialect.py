@@ -16,8 +16,6 @@ from trimaran.protocol.read_reply import Frame, excerpt
 from trimaran.protocol.versions import LATEST_LEGACY, LEGACY, is_legacy
 from trimaran.types import Json
 
-__all__ = ["LegacyDialect"]
-
 
 class _InitializeReply(Struct):
     version: Any = field(name="protocolVersion", default=None)

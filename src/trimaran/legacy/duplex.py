@@ -16,8 +16,6 @@ from .session import Session
 if TYPE_CHECKING:
     from trimaran.transports.duplex import Duplex
 
-__all__ = ["LegacyDuplex"]
-
 
 @final
 class _Pipe:

@@ -31,8 +31,6 @@ from trimaran.state.contracts import EventWrite, StoreClosed, StoreUnavailable
 
 from .resumable_streams import STANDALONE
 
-__all__ = ["EventWriter", "SessionEvents"]
-
 # Seconds that the store keeps the stream of a call: while it is open, and after its end.
 _OPEN_SECONDS: Final = 3600.0
 _ENDED_SECONDS: Final = 120.0

@@ -38,7 +38,7 @@ from trimaran.protocol.inbound import IncomingReply, RequestId, as_request_id
 from trimaran.protocol.meta import Peer
 from trimaran.protocol.sse import COMMENT, encode_event, encode_priming
 from trimaran.protocol.versions import V2025_11
-from trimaran.server.access import at_expiry, owner_text
+from trimaran.server.access import owner_text
 from trimaran.server.changes import LIST_CHANGED
 from trimaran.server.context import ASK_TIMEOUT
 from trimaran.state.byte_budget import ByteBudget
@@ -62,8 +62,6 @@ from .session import Session, SessionTable
 if TYPE_CHECKING:
     from trimaran.protocol.outbound import Writer
     from trimaran.server.server import Server
-
-__all__ = ["FleetOutlet", "FleetSessions"]
 
 # Seconds until a session is looked for in the store again: a lost message about its end is noticed then.
 _SURE_SECONDS: Final = 5.0
@@ -553,9 +551,7 @@ class FleetSessions:
         outlet: Any = session.outlet
         reader = StreamReader(request)
         self.reading.add(reader)
-        engine.keep_alive.add(reader)
-        unwatch = request.responder.watch(reader.end)
-        expiry = at_expiry(request.principal, reader.end)
+        release = reader.attach(engine)
         try:
             await request.stream_start(outlet.event_headers)
             await reader.write(COMMENT)
@@ -592,10 +588,7 @@ class FleetSessions:
                 if page is None:
                     break
         finally:
-            if expiry is not None:
-                expiry.cancel()
-            unwatch()
-            engine.keep_alive.remove(reader)
+            release()
             self.reading.discard(reader)
             await request.responder.stream_end()
         return True
@@ -784,9 +777,7 @@ class FleetOutlet(HttpOutlet):
             self._reader.end()
         reader = self._reader = StreamReader(request)
         self._shared.reading.add(reader)
-        engine.keep_alive.add(reader)
-        unwatch = request.responder.watch(reader.end)
-        expiry = at_expiry(request.principal, reader.end)
+        release = reader.attach(engine)
         has_begun = False
         try:
             changes, delivered = await self._shared.take_stream(session, reader)
@@ -804,10 +795,7 @@ class FleetOutlet(HttpOutlet):
             await request.stream_start(self.event_headers)
             await self._read_on(session, reader, after, writer)
         finally:
-            if expiry is not None:
-                expiry.cancel()
-            unwatch()
-            engine.keep_alive.remove(reader)
+            release()
             if self._reader is reader:
                 self._reader = None
                 self.meanwhile = []

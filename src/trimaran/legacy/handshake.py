@@ -31,8 +31,6 @@ from .session import Outlet, Session, SessionTable
 if TYPE_CHECKING:
     from trimaran.server.server import Server
 
-__all__ = ["Handshake"]
-
 _MOST_INTRODUCED: Final = 64 * 1024  # bytes; every session keeps it, and there may be ten thousand
 
 

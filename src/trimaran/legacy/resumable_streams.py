@@ -15,6 +15,7 @@ import re
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, final
 
 from trimaran.errors import ProtocolError
@@ -30,17 +31,6 @@ if TYPE_CHECKING:
     from trimaran.protocol.outbound import Writer
 
     from .session import Session
-
-__all__ = [
-    "CallStream",
-    "EventLog",
-    "HttpOutlet",
-    "LogCopy",
-    "StandaloneOutlet",
-    "StreamReader",
-    "event_id",
-    "truncated",
-]
 
 STANDALONE: Final = "g"
 _LONGEST_TAG: Final = 200
@@ -277,10 +267,7 @@ class StandaloneOutlet(HttpOutlet):
         if self._reader is not None:
             self._reader.end()
         reader = self._reader = StreamReader(request)
-        engine.keep_alive.add(reader)
-        unwatch = request.responder.watch(reader.end)
-        # A client with newer credentials comes back with the last event's id, and misses nothing.
-        expiry = at_expiry(request.principal, reader.end)
+        release = reader.attach(engine)
         try:
             await request.stream_start(self.event_headers)
             # An unknown number: its place in the log is lost.
@@ -305,10 +292,7 @@ class StandaloneOutlet(HttpOutlet):
                 if self.log.last(STANDALONE) <= position:
                     await reader.wait()
         finally:
-            if expiry is not None:
-                expiry.cancel()
-            unwatch()
-            engine.keep_alive.remove(reader)
+            release()
             if self._reader is reader:
                 self._reader = None
             await request.responder.stream_end()
@@ -328,6 +312,21 @@ class StreamReader:
         self._lock = asyncio.Lock()
         self.over: bool = False
         self.has_sent: bool = True
+
+    def attach(self, engine: Any) -> Callable[[], None]:
+        """Send signs of life, and end when the client goes or its credentials expire, until the returned function is called."""
+        engine.keep_alive.add(self)
+        unwatch = self._request.responder.watch(self.end)
+        # A client with newer credentials comes back with the last event's id, and misses nothing.
+        expiry = at_expiry(self._request.principal, self.end)
+
+        def release() -> None:
+            if expiry is not None:
+                expiry.cancel()
+            unwatch()
+            engine.keep_alive.remove(self)
+
+        return release
 
     def wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -520,9 +519,7 @@ class CallStream:
         """Serve a GET that names this stream: the missed events, then the coming ones, both from the log."""
         assert self.name is not None
         reader = StreamReader(request)
-        engine.keep_alive.add(reader)
-        unwatch = request.responder.watch(reader.end)
-        expiry = at_expiry(request.principal, reader.end)
+        release = reader.attach(engine)
         try:
             if self._follower is not None:
                 self._follower.end()
@@ -544,10 +541,7 @@ class CallStream:
                 if self._outlet.log.last(self.name) <= position and not self.finished:
                     await reader.wait()
         finally:
-            if expiry is not None:
-                expiry.cancel()
-            unwatch()
-            engine.keep_alive.remove(reader)
+            release()
             if self._follower is reader:
                 self._follower = None
             await request.responder.stream_end()

@@ -34,8 +34,6 @@ from .session import Session, SessionTable
 if TYPE_CHECKING:
     from trimaran.server.server import Server
 
-__all__ = ["LegacyHttp"]
-
 Route = Callable[[HttpRequestHead, bytes], Awaitable[None]]
 
 _CANCELLED: Final = object()

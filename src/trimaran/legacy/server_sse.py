@@ -27,8 +27,6 @@ from .duplex import LegacyDuplex
 if TYPE_CHECKING:
     from trimaran.server.server import Server
 
-__all__ = ["SseEndpoint"]
-
 _NAME = re.compile(r"[0-9a-f]{12}")
 
 

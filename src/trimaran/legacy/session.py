@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
     from .fleet_sessions import FleetSessions
 
-__all__ = ["Outlet", "Session", "SessionTable"]
-
 _TOO_OLD: Final = "it has lived for session_max_lifetime"  # an idle one has no calls that could be told
 _GAVE_WAY: Final = "the server had no room for more sessions, and this one had not been used for a while"
 _SWEEP_SECONDS: Final = 15.0

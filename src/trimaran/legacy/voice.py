@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from .session import Session
 
-__all__ = ["LegacyVoice"]
-
 
 @final
 class LegacyVoice:

@@ -15,8 +15,6 @@ import msgspec
 from trimaran.errors import ConfigError
 from trimaran.types import Json
 
-__all__ = ["ASSERTION_TYPE", "SigningKey", "client_assertion"]
-
 ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 # The algorithms of each kind of key or curve; the first is the default.

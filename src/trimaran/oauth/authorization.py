@@ -14,8 +14,6 @@ from trimaran.errors import AuthorizationFailed
 
 from .metadata import ServerMetadata, shown
 
-__all__ = ["AuthorizationRequest", "build_authorization_url", "code_challenge", "gen_code_verifier", "read_callback"]
-
 LOGIN_STEP: Final = "login"
 _AGAIN: Final = "Log in again; if that does not help, tell the operator of the authorization server"
 

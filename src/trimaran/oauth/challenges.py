@@ -16,8 +16,6 @@ from typing import Final, final
 
 from msgspec import Struct, field
 
-__all__ = ["USUAL_KEY_HEADER", "Challenge", "challenge_for", "key_header", "parse_www_authenticate"]
-
 USUAL_KEY_HEADER: Final = "X-API-Key"
 
 # The quantifiers are possessive, so the expressions never backtrack.

@@ -17,8 +17,6 @@ from trimaran.types import Json
 from .metadata import ServerMetadata
 from .registration import ClientInfo
 
-__all__ = ["Credentials"]
-
 
 class Credentials(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The credentials for one server."""

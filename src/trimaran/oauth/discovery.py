@@ -17,14 +17,6 @@ from .effects import Flow, HttpReply, HttpRequest
 from .metadata import ResourceMetadata, ServerMetadata, read_document, read_object, shown
 from .urls import check_url, resource_matches
 
-__all__ = [
-    "authorization_server_urls",
-    "discover_authorization_server",
-    "discover_legacy_server",
-    "discover_protected_resource",
-    "protected_resource_urls",
-]
-
 RESOURCE_STEP: Final = "protected resource metadata"
 SERVER_STEP: Final = "authorization server metadata"
 

@@ -17,8 +17,6 @@ from trimaran.types import Json
 
 from .assertions import SigningKey
 
-__all__ = ["Nonces", "ProofKey"]
-
 _NONCE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,2048}")
 """RFC 9449, 8.1: one or more NQCHAR. No real nonce is nearly as long."""
 

@@ -11,8 +11,6 @@ from typing import Any, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-__all__ = ["Browse", "CallUser", "Flow", "HttpReply", "HttpRequest", "Redirect"]
-
 T = TypeVar("T")
 
 MAX_DOCUMENT = 1024 * 1024

@@ -26,18 +26,6 @@ from .registration import ClientInfo
 from .tokens import Prover, TokenReply
 from .urls import canonical_resource, check_url
 
-__all__ = [
-    "CredentialNeed",
-    "FlowEnvironment",
-    "Grant",
-    "GrantSite",
-    "Login",
-    "LoginStore",
-    "TextOrAwaitable",
-    "UserAgent",
-    "check_option",
-]
-
 OFFLINE: Final = "offline_access"
 _PROOF_ALGORITHMS: Final = ("ES256", "EdDSA", "ES384", "PS256", "RS256")
 DPOP_EXTENSION: Final = "io.modelcontextprotocol/auth/dpop"

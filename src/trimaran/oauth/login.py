@@ -27,8 +27,6 @@ from .registration import ClientInfo, choose_auth_method, client_metadata, regis
 from .tokens import exchange_code, refresh_token
 from .urls import canonical_resource
 
-__all__ = ["OAuth"]
-
 # A refresh that fails with one of these will not succeed later. Other failures may be temporary.
 _FINAL: Final = frozenset({"invalid_grant", "invalid_client", "unauthorized_client", "unsupported_grant_type"})
 _LOOPBACK_URI: Final = re.compile(r"http://127\.0\.0\.1:[0-9]{1,5}/callback")

@@ -21,8 +21,6 @@ from .registration import ClientInfo, choose_auth_method
 from .tokens import ID_JAG, ClientProof, Prover, TokenReply, client_credentials, jwt_bearer, token_exchange
 from .urls import canonical_resource
 
-__all__ = ["ClientCredentials", "EnterpriseManaged", "WorkloadIdentity"]
-
 
 class MachineGrantOptions(TypedDict, total=False):
     """The options that every grant of this module takes."""

@@ -17,8 +17,6 @@ from trimaran.errors import AuthorizationFailed
 
 from .effects import HttpReply
 
-__all__ = ["ResourceMetadata", "ServerMetadata", "read_document", "shown"]
-
 T = TypeVar("T")
 
 _SHOWN: Final = 512

@@ -20,8 +20,6 @@ from .effects import Flow, HttpReply, HttpRequest
 from .metadata import ServerMetadata, read_object, shown
 from .urls import is_loopback_host
 
-__all__ = ["ClientInfo", "choose_auth_method", "client_metadata", "register_client"]
-
 STEP: Final = "client registration"
 
 Source = Literal["configured", "document", "registered"]

@@ -21,20 +21,6 @@ from .effects import Flow, HttpReply, HttpRequest
 from .metadata import read_object, shown
 from .registration import ClientInfo
 
-__all__ = [
-    "ClientProof",
-    "Prover",
-    "TokenReply",
-    "TokenRequestOptions",
-    "client_credentials",
-    "exchange_code",
-    "jwt_bearer",
-    "refresh_token",
-    "revoke_token",
-    "token_exchange",
-    "token_request",
-]
-
 STEP: Final = "token request"
 ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 JWT_BEARER: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"

@@ -17,17 +17,6 @@ from urllib.parse import SplitResult, urlsplit
 
 from trimaran.errors import ConfigError, UnsafeUrl
 
-__all__ = [
-    "bare_url",
-    "canonical_resource",
-    "check_browser_url",
-    "check_url",
-    "is_loopback_host",
-    "is_public_address",
-    "is_same_host",
-    "resource_matches",
-]
-
 MAX_URL: Final = 8192  # servers accept request lines of this length; authorization URLs are the longest
 _SHOWN: Final = 200
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}

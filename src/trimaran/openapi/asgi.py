@@ -15,8 +15,6 @@ from .redirects import follow_redirects
 from .requests import ApiRequest
 from .responses import ApiResponse
 
-__all__ = ["AsgiSend"]
-
 _BASE_URL: Final = "http://localhost"
 _GRACE: Final = 5.0  # seconds for background tasks at the end; who stops a server waits for it
 _log: Final = logging.getLogger("trimaran.openapi")

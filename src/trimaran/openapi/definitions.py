@@ -19,8 +19,6 @@ from trimaran.schema import Validator
 from .document import Document, DocumentFault, as_map
 from .schemas import Part, Schema, SchemaConverter
 
-__all__ = ["ArgumentSource", "SchemaWriter"]
-
 _OUTPUT_SHARE: Final = 6
 """Schemas of results have a sixth of the bytes: a result shows itself, arguments have to be guessed."""
 _MAX_DEPTH: Final = 8  # levels of nesting that are tried for a schema without references; few have more

@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["describe", "shorten"]
-
 MAX_DESCRIPTION: Final = 200
 """Characters that describe one argument: what it is, and an example."""
 

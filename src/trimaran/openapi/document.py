@@ -21,19 +21,6 @@ from trimaran.depth import decode_json
 from trimaran.errors import ConfigError
 from trimaran.files import read_file
 
-__all__ = [
-    "METHODS",
-    "Document",
-    "DocumentFault",
-    "RawOperation",
-    "as_list",
-    "as_map",
-    "as_text",
-    "parse_content",
-    "read_content",
-    "read_document",
-]
-
 METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 MAX_BYTES: Final = 128 * 1024 * 1024
 """The largest public documents (Microsoft Graph, AWS EC2) have 10 to 40 MB; GitHub's, without references, 73."""

@@ -15,8 +15,6 @@ from trimaran.server.context import Context
 
 from .requests import ApiRequest
 
-__all__ = ["RequestHeaders"]
-
 _NAME: Final = re.compile(r"[a-z0-9!#$%&'*+.^_`|~-]+")
 _REFUSED: Final = frozenset(
     (

@@ -21,8 +21,6 @@ from .redirects import follow_redirects
 from .requests import ApiRequest
 from .responses import ApiResponse
 
-__all__ = ["HttpSend", "fetch_document"]
-
 _PIECE: Final = 65536
 _log: Final = logging.getLogger("trimaran.openapi")
 

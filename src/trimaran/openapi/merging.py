@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from .document import Document, as_list, as_map
 
-__all__ = ["merge_parts"]
-
 _MAX_DEPTH: Final = 8  # of parts within parts; honest documents have two or three
 _NOT_PLAIN: Final = frozenset(("anyOf", "oneOf", "not", "enum", "const", "items", "nullable"))
 _SUBSTANTIAL: Final = _NOT_PLAIN | {"$ref", "allOf", "type", "properties", "required", "additionalProperties", "format"}

@@ -20,8 +20,6 @@ from .document import METHODS, Document, RawOperation, as_list, as_map, as_text
 from .merging import merge_parts
 from .schemas import is_binary
 
-__all__ = ["Operation", "Placement", "compile_operation"]
-
 Place: TypeAlias = Literal["path", "query", "header", "cookie", "field", "body"]
 _STYLES: Final = {"path": "simple", "query": "form", "header": "simple", "cookie": "form"}
 _JSON: Final = re.compile(r"application/(?:[\w.+-]+\+)?json\b|\*/\*")
@@ -91,8 +89,6 @@ class Placement(Struct, frozen=True):
 
 
 class Operation(Struct, frozen=True):
-    """A compiled operation."""
-
     name: str
     short_name: str
     """The same without the path and the method that FastAPI puts behind the name of a function."""
@@ -373,7 +369,6 @@ def _says_it_writes(name: str) -> bool:
 
 
 def _options(schema: Any) -> list[Any]:
-    """The values that a schema lists."""
     source = as_map(schema)
     return [source["const"]] if "const" in source else as_list(source.get("enum"))
 

@@ -18,8 +18,6 @@ from trimaran.errors import ToolError
 from .requests import ApiRequest
 from .responses import ApiResponse
 
-__all__ = ["follow_redirects"]
-
 _MAX_REDIRECTS: Final = 5
 _SAFE: Final = ("GET", "HEAD")
 _log: Final = logging.getLogger("trimaran.openapi")

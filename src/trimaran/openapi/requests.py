@@ -22,8 +22,6 @@ from trimaran.errors import ToolError
 
 from .operations import Operation, Placement
 
-__all__ = ["ApiRequest", "build_request"]
-
 _RESERVED: Final = ":/?[]@!$'()*,;"  # those that do not end a parameter
 _DELIMITERS: Final = {"spaceDelimited": "%20", "pipeDelimited": "%7C", "form": ","}
 _STEPS: Final = re.compile(r"[/\\]")

@@ -24,8 +24,6 @@ from trimaran.types import CallToolResult, Json
 from .descriptions import shorten
 from .operations import Operation
 
-__all__ = ["ApiResponse", "read_response"]
-
 _JSON: Final = re.compile(r"application/(?:[\w.+-]+\+)?json\b")
 # Bounded: an API could make a header that is looked at by the square of its length.
 _NEXT: Final = re.compile(

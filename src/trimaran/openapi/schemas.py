@@ -34,8 +34,6 @@ from .descriptions import describe
 from .document import Document, DocumentFault, as_list, as_map, as_text
 from .merging import merge_parts
 
-__all__ = ["Part", "Schema", "SchemaConverter", "is_binary"]
-
 Schema = dict[str, Any]
 
 _LEVELS_AROUND: Final = 2  # of a part of a schema: the root, and its `properties` or `$defs`

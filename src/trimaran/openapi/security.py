@@ -23,8 +23,6 @@ from .document import as_map, as_text
 from .operations import Operation
 from .requests import ApiRequest
 
-__all__ = ["ApiCredentials", "Auth", "Credential"]
-
 Credential: TypeAlias = str | Callable[[Context], str | Awaitable[str]]
 Auth: TypeAlias = Credential | Mapping[str, Credential]
 

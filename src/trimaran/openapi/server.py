@@ -38,8 +38,6 @@ from .requests import ApiRequest, build_request
 from .responses import ApiResponse, read_response
 from .security import ApiCredentials, Auth
 
-__all__ = ["Chooser", "OpenApiOptions", "Send", "build_from_app", "build_server"]
-
 Chooser: TypeAlias = Iterable[str] | Callable[[Operation], bool]
 """Which operations: patterns such as "GET /pets/*", "/pets/*", "listPets", "tag:billing"; or a function."""
 Names: TypeAlias = Mapping[str, str] | Callable[[Operation], str]
@@ -230,8 +228,6 @@ def _named(operations: list[Operation], names: Names | None) -> Iterable[tuple[s
 
 
 class _OperationTool:
-    """The function of one tool."""
-
     __slots__ = ("_credentials", "_headers", "_operation", "_output", "_send")
 
     def __init__(self, operation: Operation, headers: RequestHeaders, credentials: ApiCredentials, send: Send) -> None:

@@ -17,8 +17,6 @@ import yaml
 
 from trimaran.depth import MAX_DEPTH
 
-__all__ = ["parse_yaml"]
-
 # PyYAML is compiled on all platforms that have a wheel, and ten times as fast there.
 _yaml: Final[Any] = yaml
 _Parser: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

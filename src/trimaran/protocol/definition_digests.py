@@ -19,8 +19,6 @@ from typing import Any, Final, cast
 
 import msgspec
 
-__all__ = ["META_KEY", "canonical_json", "definition_digest", "definition_of"]
-
 META_KEY: Final = "io.modelcontextprotocol/digest"
 """Where a definition carries its digest: in its `_meta`."""
 

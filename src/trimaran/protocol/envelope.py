@@ -20,8 +20,6 @@ from msgspec import UNSET, Raw, Struct
 from trimaran.format.trees import as_schema, list_of, rebuild, resolve, types_of
 from trimaran.types import as_object
 
-__all__ = ["Envelope", "decide_envelope", "is_object", "legacy_output", "legacy_result"]
-
 Object = dict[str, Any]
 
 _AT_ROOT: Final = ("$schema", "$defs", "definitions")

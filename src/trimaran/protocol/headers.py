@@ -24,16 +24,6 @@ import msgspec
 
 from trimaran.errors import CODE_HEADER_MISMATCH, DeclarationError, HeaderMismatch, LocalProtocolError
 
-__all__ = [
-    "HeaderLookup",
-    "ParamHeader",
-    "ParamHeaders",
-    "compile_param_headers",
-    "decode_value",
-    "encode_value",
-    "routing_name_matches",
-]
-
 ANNOTATION: Final = "x-mcp-header"
 HEADER_PREFIX: Final = "Mcp-Param-"
 

@@ -28,23 +28,6 @@ from msgspec import Struct
 
 from trimaran.errors import CODE_INVALID_REQUEST, LocalProtocolError, ProtocolError, RemoteProtocolError
 
-__all__ = [
-    "END_OF_BODY",
-    "TOO_LARGE",
-    "Head",
-    "KnownHead",
-    "RequestReader",
-    "ResponseHead",
-    "ResponseReader",
-    "chunk",
-    "read_head",
-    "read_length",
-    "read_response_head",
-    "request_head",
-    "response_head",
-    "share_values",
-]
-
 END_OF_BODY: Final = b"0\r\n\r\n"
 
 _NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
@@ -560,22 +543,6 @@ class ResponseHead(Struct, frozen=True):
     keep_alive: bool
     is_plain_json: bool
     """The body is JSON, and nothing has to be unpacked."""
-
-
-def read_response_head(raw: bytes) -> ResponseHead:
-    """A response's head from its bytes, the empty line included.
-
-    Raises:
-        RemoteProtocolError: it is not HTTP/1, or its framing can be read in two ways.
-    """
-    reader = ResponseReader(max_head=_NO_LIMIT, max_interim=0)
-    try:
-        reader.feed(raw)
-        if reader.head is None:
-            raise _garbled("the head has no end")
-        return reader.head
-    finally:
-        reader.close()
 
 
 def _garbled(reason: str) -> RemoteProtocolError:

@@ -45,21 +45,6 @@ if TYPE_CHECKING:
     from trimaran.server.exchange import Exchange
     from trimaran.server.seams import CallSession
 
-__all__ = [
-    "Batch",
-    "HeaderLookup",
-    "IncomingCall",
-    "IncomingNotification",
-    "IncomingReply",
-    "Message",
-    "MessageReader",
-    "RequestId",
-    "as_request_id",
-    "check_batch",
-    "read_cancellation",
-    "read_json",
-]
-
 RequestId: TypeAlias = int | str
 
 

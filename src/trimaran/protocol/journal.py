@@ -23,19 +23,6 @@ import msgspec
 
 from trimaran.errors import Error, ProtocolError, StateRejected
 
-__all__ = [
-    "MAX_JOURNAL_BYTES",
-    "InputRequest",
-    "Journal",
-    "ask_key",
-    "check_same_ask",
-    "digest",
-    "merge_responses",
-    "read_journal",
-    "require_answer",
-    "write_journal",
-]
-
 # Sealed and in base64 it grows by a third, to `seal.MAX_TEXT`.
 MAX_JOURNAL_BYTES: Final = 48 * 1000
 

@@ -18,8 +18,6 @@ import msgspec
 
 from trimaran.errors import LocalProtocolError
 
-__all__ = ["MAX_LINE_BYTES", "LineReader", "LineTooLong", "write_line"]
-
 # Base64 images and audio travel inside one line; larger content belongs behind a resource link.
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 

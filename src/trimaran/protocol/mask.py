@@ -14,8 +14,6 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, cast, final
 
-__all__ = ["MASK", "TOKEN", "Mask", "mask_arguments", "mask_command", "mask_url", "secrets_in"]
-
 MASK: Final = "***"
 
 # As services make them: sk-..., ghp_..., github_pat_..., xoxb-..., glpat-..., AKIA..., a JWT. Not in the middle of a word:

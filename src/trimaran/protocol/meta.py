@@ -18,21 +18,6 @@ from trimaran.errors import RemoteProtocolError
 from trimaran.types import Implementation, Json
 from trimaran.types.wire import Name
 
-__all__ = [
-    "KEY_CLIENT_CAPABILITIES",
-    "KEY_CLIENT_INFO",
-    "KEY_LOG_LEVEL",
-    "KEY_PROTOCOL_VERSION",
-    "KEY_SERVER_INFO",
-    "KEY_SUBSCRIPTION_ID",
-    "LOG_LEVELS",
-    "PREFIX",
-    "LogLevel",
-    "MetaReader",
-    "Peer",
-    "RequestMeta",
-]
-
 PREFIX: Final = "io.modelcontextprotocol/"
 KEY_PROTOCOL_VERSION: Final = PREFIX + "protocolVersion"
 KEY_CLIENT_INFO: Final = PREFIX + "clientInfo"

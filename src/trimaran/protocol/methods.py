@@ -17,8 +17,6 @@ from trimaran import types
 
 from .versions import LEGACY, MODERN, V2024_11
 
-__all__ = ["METHODS", "Method", "extend"]
-
 NameField = Literal["name", "uri", "task_id"]
 
 

@@ -18,8 +18,6 @@ from .envelope import is_object, legacy_output
 from .surrogates import encode_repaired
 from .versions import MODERN, V2024_11, V2025_03, V2025_06, V2025_11
 
-__all__ = ["revise", "revise_capabilities", "revise_definition", "revise_form"]
-
 Object = dict[str, Any]
 
 _SINCE: Final[dict[str, dict[str, str]]] = {

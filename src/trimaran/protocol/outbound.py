@@ -21,8 +21,6 @@ from .inbound import RequestId
 from .meta import KEY_SERVER_INFO
 from .surrogates import encode_repaired
 
-__all__ = ["Writer"]
-
 # The tag writes `"jsonrpc":"2.0"` first, with no field to fill.
 
 

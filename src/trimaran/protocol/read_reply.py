@@ -31,8 +31,6 @@ from trimaran.errors import (
 
 from .inbound import RequestId
 
-__all__ = ["Frame", "excerpt", "id_in", "id_of_malformed", "memory_of", "read_frame", "split_batch"]
-
 _EXCERPT = 120
 # Messages in one batch, as many as a server of ours takes. They are dealt with in one go.
 _MAX_BATCH: Final = 100

@@ -28,8 +28,6 @@ from trimaran.errors import ConfigError, Error, StateRejected
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-__all__ = ["MAX_PAYLOAD_BYTES", "MAX_TEXT", "Sealer"]
-
 # A state rides in a JSON body, often behind proxies that cap bodies; past this it belongs in a store.
 MAX_TEXT: Final = 64 * 1024
 # Only a genuine text is ever inflated; the bound keeps one bad caller of `seal` from becoming a slow `open`.

@@ -18,8 +18,6 @@ import msgspec
 
 from trimaran.errors import LocalProtocolError, RemoteProtocolError
 
-__all__ = ["COMMENT", "MAX_EVENT_BYTES", "SSEParser", "SseEvent", "encode_event", "encode_priming"]
-
 # One event is one JSON-RPC message: the same bound as one line on stdio.
 MAX_EVENT_BYTES: Final = 16 * 1024 * 1024
 
@@ -34,8 +32,6 @@ _MAX_RETRY_DIGITS: Final = 12
 
 @final
 class SseEvent(msgspec.Struct, frozen=True):
-    """One dispatched event."""
-
     data: bytes
     event: str = "message"
     id: str = ""

@@ -14,8 +14,6 @@ from typing import Any, cast
 import msgspec
 from msgspec import Struct
 
-__all__ = ["encode_repaired"]
-
 
 def encode_repaired(value: Any, enc_hook: Callable[[Any], Any] | None = None) -> bytes:
     """`value` as JSON, after the encoder raised `UnicodeEncodeError` for it."""

@@ -27,8 +27,6 @@ import msgspec
 from trimaran.errors import DeclarationError, LocalProtocolError
 from trimaran.types.wire import MAX_URI
 
-__all__ = ["UriTemplate"]
-
 
 class _Operator(msgspec.Struct, frozen=True):
     """A row of the table in RFC 6570, appendix A."""

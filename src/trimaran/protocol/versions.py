@@ -7,17 +7,6 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = [
-    "LATEST_LEGACY",
-    "LEGACY",
-    "MODERN",
-    "SUPPORTED",
-    "is_legacy",
-    "is_modern",
-    "negotiate",
-    "supported_versions",
-]
-
 MODERN: Final = "2026-07-28"
 V2025_11: Final = "2025-11-25"
 V2025_06: Final = "2025-06-18"

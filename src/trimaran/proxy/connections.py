@@ -23,8 +23,6 @@ from trimaran.types import Json
 
 from .forwarding import ASKABLE
 
-__all__ = ["CallerAuth", "ConnectionBudget", "Connections", "Isolation"]
-
 Isolation = Literal["shared", "caller"]
 
 MOST: Final = 100  # clients of callers; each may be a child process

@@ -27,8 +27,6 @@ from trimaran.server.resources import ResourceEntry, TemplateEntry, compile_reso
 from trimaran.server.tools import ToolEntry
 from trimaran.types import Prompt, Resource, ResourceTemplate, Tool, as_object
 
-__all__ = ["Forward", "prompt_entries", "resource_entries", "template_entries", "tool_entries"]
-
 _log: Final = BoundedLog("trimaran.server")
 
 Forward: TypeAlias = Callable[[Context, str, dict[str, Any], str], Awaitable[Any]]

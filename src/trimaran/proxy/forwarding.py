@@ -60,8 +60,6 @@ from trimaran.types import Json, as_object
 
 from .results import MalformedResult, for_older, is_sound, repair
 
-__all__ = ["ASKABLE", "LiveRelay", "PassingRelay", "answer_live", "describe_failure", "forward", "read_result"]
-
 _log: Final = BoundedLog("trimaran.server")
 
 _STATE: Final = "state"

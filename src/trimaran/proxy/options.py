@@ -6,8 +6,6 @@ from trimaran.connect_options import ConnectOptions
 
 from .connections import Isolation
 
-__all__ = ["ProxyOptions"]
-
 
 class ProxyOptions(ConnectOptions, total=False):
     """The options of `connect`, and the proxy's own."""

@@ -37,8 +37,6 @@ from trimaran.transports.caller_address import place_of
 
 from .forwarding import Relayed, report_progress, require_capability, send_log
 
-__all__ = ["ParkedCall", "ParkedCalls", "RoundEnd"]
-
 _STEP: Final = "parked"
 _TOPIC: Final = "proxy.resume"
 # Callers answer within minutes; a thousand open questions per process are more than any host shows.

@@ -19,15 +19,6 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 from trimaran.protocol.meta import PREFIX
 from trimaran.types import CallToolResult, as_object
 
-__all__ = [
-    "MalformedResult",
-    "check_contents",
-    "check_messages",
-    "for_older",
-    "is_sound",
-    "repair",
-]
-
 _Part: TypeAlias = Raw | UnsetType
 
 

@@ -19,8 +19,6 @@ from trimaran.server.server import Server
 from .connections import MOST, CallerAuth, ConnectionBudget
 from .upstream import CallControl, Review, Upstream
 
-__all__ = ["build_proxy", "open_proxy"]
-
 _OWN: Final = {
     "name": None,
     "start_timeout": 15.0,  # seconds; then the server serves without the target, and goes on trying

@@ -35,8 +35,6 @@ from trimaran.server.input_rounds import ModernVoice
 
 from .forwarding import LiveRelay, PassingRelay, answer_live, describe_failure, read_result, send, send_round
 
-__all__ = ["forward_task", "wait_for_task"]
-
 _STEP: Final = "proxy.task"
 _LOOK_SECONDS: Final = 1.0  # between two looks at the status message of a task of 2025-11-25
 _CANCEL_SECONDS: Final = 10.0  # for the target to hear of the end; nobody waits for it

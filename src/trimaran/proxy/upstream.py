@@ -64,8 +64,6 @@ if TYPE_CHECKING:
     from trimaran.server.resources import TemplateEntry
     from trimaran.server.server import Server
 
-__all__ = ["CallControl", "Upstream"]
-
 E = TypeVar("E")
 D = TypeVar("D")
 Review: TypeAlias = Callable[[str, list[Any]], Awaitable[Sequence[Any]]]

@@ -20,20 +20,6 @@ from trimaran.errors import DeclarationError
 
 from .docstring import Doc, parse_docstring
 
-__all__ = [
-    "MISSING",
-    "Notes",
-    "Record",
-    "RecordField",
-    "is_alias",
-    "is_enum",
-    "is_pydantic",
-    "is_union",
-    "peel",
-    "record_of",
-    "type_name",
-]
-
 MISSING: Final = msgspec.UNSET
 _WRAPPERS: Final = frozenset(
     wrapper
@@ -146,8 +132,6 @@ class Notes(msgspec.Struct):
 
 @final
 class RecordField(msgspec.Struct, frozen=True):
-    """One field of a record."""
-
     name: str
     """The attribute and constructor name."""
     key: str

@@ -26,8 +26,6 @@ from ._annotations import Notes, Record, alias_value, is_alias, is_enum, is_pyda
 from .type_schemas import ARRAYS, MAPS, SETS, Describer, is_textual, json_ready
 from .validate import Validator
 
-__all__ = ["Natives"]
-
 _PLAIN: Final = 0
 _CHECKED: Final = 1
 _FOREIGN: Final = 2

@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from typing import Final
 
-__all__ = ["portable_pattern"]
-
 # One token of a pattern, outside of a class of characters: any other character stands for itself.
 _TOKEN: Final = re.compile(
     r"(?P<escape>\\(?:U[0-9A-Fa-f]{8}|.))"

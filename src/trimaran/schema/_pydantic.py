@@ -21,8 +21,6 @@ from .validate import Schema, path_text
 if TYPE_CHECKING:
     from ._annotations import Mode
 
-__all__ = ["builder", "describe"]
-
 
 def describe(annotation: Any, mode: Mode) -> Schema:
     """The schema pydantic gives `annotation`, definitions under `$defs`, without the titles made from names."""

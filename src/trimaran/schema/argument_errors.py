@@ -8,8 +8,6 @@ import msgspec
 
 from .validate import Schema, Violation
 
-__all__ = ["ArgumentError", "refuse"]
-
 
 @final
 class ArgumentError(ValueError):

@@ -25,8 +25,6 @@ from ._decode import Natives
 from .type_schemas import Describer, is_textual
 from .validate import Schema, Validator
 
-__all__ = ["ConversionError", "Decoder", "decoder_of", "enc_hook", "integral", "schema_of", "to_jsonable"]
-
 _ATOMS: Final = frozenset((str, int, bool, type(None)))
 
 

@@ -11,8 +11,6 @@ from typing import Final, final
 
 import msgspec
 
-__all__ = ["Doc", "parse_docstring"]
-
 _PARAMS: Final = frozenset(
     ("args", "arguments", "parameters", "params", "other parameters", "keyword args", "keyword arguments", "attributes")
 )

@@ -16,8 +16,6 @@ from trimaran.depth import MAX_DEPTH, TooDeep, check_depth
 from trimaran.errors import DeclarationError
 from trimaran.format.trees import Path, Schema, as_schema, children, path_text
 
-__all__ = ["ANY_SCHEMA", "MAX_LEVELS", "References", "check_references", "is_too_deep", "lost_reference"]
-
 MAX_LEVELS: Final = 100
 """Of arrays and objects in one schema. A list of tools puts it five levels deep, and an envelope for older revisions two
 more: clients refuse a whole list that has more than 128."""

@@ -19,8 +19,6 @@ from trimaran.types import Json
 
 from .validate import Schema, Validator
 
-__all__ = ["repair"]
-
 # Deeper than any signature; past it a value is left as it came.
 _MAX_DEPTH: Final = 64
 # Parts of a value that are looked at, some 10 us each.

@@ -40,8 +40,6 @@ from .repair import repair
 from .type_schemas import Describer, described
 from .validate import Schema, Validator, Violation, check_object_schema
 
-__all__ = ["ExplicitArguments", "Signature", "compile_signature", "inspect_handler", "markers_of"]
-
 M = TypeVar("M")
 _asdict: Final = msgspec.structs.asdict
 _STREAMS: Final = frozenset((AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterator))

@@ -42,8 +42,6 @@ from ._annotations import (
 from ._patterns import portable_pattern
 from .validate import Schema
 
-__all__ = ["ARRAYS", "MAPS", "SETS", "Describer", "described", "is_textual", "json_ready"]
-
 ARRAYS: Final = frozenset((list, deque, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable))
 SETS: Final = frozenset((set, frozenset, abc.Set, abc.MutableSet))
 MAPS: Final = frozenset((dict, OrderedDict, defaultdict, abc.Mapping, abc.MutableMapping))

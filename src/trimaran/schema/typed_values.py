@@ -18,19 +18,6 @@ from trimaran.errors import DeclarationError
 
 from .validate import Validator
 
-__all__ = [
-    "Word",
-    "WordError",
-    "fit",
-    "kinds_of",
-    "parse_json",
-    "properties_of",
-    "read_words",
-    "target_of",
-    "truth_of",
-    "unknown_key",
-]
-
 _YES: Final = frozenset({"true", "yes", "on", "y", "1"})
 _NO: Final = frozenset({"false", "no", "off", "n", "0"})
 _KINDS: Final = ("string", "integer", "number", "boolean", "array", "object", "null")

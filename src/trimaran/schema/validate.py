@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from .workload import Workload
 
-__all__ = ["Schema", "Validator", "Violation", "check_object_schema", "path_text", "validate"]
-
 Schema = dict[str, Any]
 
 # A list of twenty tells a model everything it can fix in one turn; a wrong array of a million items would not.

@@ -26,8 +26,6 @@ from trimaran.format.trees import Schema, as_schema, list_of
 
 from .references import References
 
-__all__ = ["Workload", "check_patterns", "pattern_size"]
-
 _MULTIPLE: Final = 1 << 40  # where multiplicities stop: far past any budget, and cheap to add
 # Steps of the analysis when compiling, some 2 us each. A schema that needs more is looked at value by value.
 _MAX_STEPS: Final = 20_000

@@ -21,21 +21,6 @@ from trimaran.protocol.inbound import IncomingCall
 
 from .handlers import incident, logger
 
-__all__ = [
-    "InsufficientScope",
-    "Visible",
-    "VisibleTo",
-    "at_expiry",
-    "grants",
-    "identity",
-    "is_hidden",
-    "owner_text",
-    "require_scopes",
-    "same_principal",
-    "scopes_of",
-    "visible_of",
-]
-
 Visible: TypeAlias = Callable[[Any], bool]
 """May this principal see it?"""
 VisibleTo: TypeAlias = Sequence[str] | Callable[[Any], bool] | None

@@ -27,8 +27,6 @@ from trimaran.schema.references import check_references
 from trimaran.schema.validate import path_text
 from trimaran.types import Json
 
-__all__ = ["ArgumentOptions", "ArgumentPlan"]
-
 _decode_parts: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 _encode: Final = msgspec.json.Encoder(enc_hook=enc_hook).encode
 # Keywords that speak about the same object as the schema around them.

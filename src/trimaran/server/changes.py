@@ -19,12 +19,11 @@ from trimaran.protocol.meta import KEY_SUBSCRIPTION_ID
 from trimaran.types import ListenResult, NotificationFilter
 
 from .access import at_expiry
+from .exchange import running_loop
 from .handlers import logger
 
 if TYPE_CHECKING:
     from .server import Server
-
-__all__ = ["LIST_CHANGED", "ChangeListener", "Changes", "Listeners", "Notify", "check_watched"]
 
 LIST_CHANGED: Final = {
     "tools": "notifications/tools/list_changed",
@@ -171,7 +170,7 @@ class Changes:
         """Tell everyone in this process."""
         if not self._listeners:
             return
-        here = _running_loop()
+        here = running_loop()
         with self._lock:
             loops = list(self._listeners)
         for loop in loops:
@@ -183,13 +182,6 @@ class Changes:
     def _fan_out(self, loop: asyncio.AbstractEventLoop, kind: str, uri: str | None, extra: dict[str, Any]) -> None:
         for listener in tuple(self._listeners.get(loop, ())):
             listener.deliver(kind, uri, extra)
-
-
-def _running_loop() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
 
 
 @final

@@ -19,8 +19,6 @@ from .resources import failure
 if TYPE_CHECKING:
     from .server import Server
 
-__all__ = ["CompletionEntry", "Completions", "compile_completion", "completion_key"]
-
 _MOST: Final = 100  # values in one answer: the protocol's limit
 
 

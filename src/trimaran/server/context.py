@@ -50,18 +50,11 @@ else:
     State = TypeVar("State")
     Lifespan = TypeVar("Lifespan")
 
-__all__ = ["Context", "Trace", "log_levels"]
-
 T = TypeVar("T")
 P = ParamSpec("P")
 
 # Seconds a legacy client may take to answer (R58); a modern one takes as long as `Limits.input_ttl`.
 ASK_TIMEOUT = 30.0
-
-
-def log_levels() -> tuple[LogLevel, ...]:
-    """The log levels, least severe first."""
-    return LOG_LEVELS
 
 
 @final

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Final, final
 if TYPE_CHECKING:
     from .exchange import Exchange
 
-__all__ = ["Deadlines"]
-
 _PRECISE_SECONDS: Final = 10.0  # a second more is a tenth of it; nobody waits so long and counts
 _SWEEP_SECONDS: Final = 1.0
 

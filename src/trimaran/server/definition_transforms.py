@@ -21,8 +21,6 @@ from trimaran.types.wire import TAGS_KEYS
 from .argument_transforms import ArgumentPlan
 from .transform_options import Choice, ToolChoice, TransformOptions, is_tool_name
 
-__all__ = ["ToolFilter", "change_definition", "matches", "plain_schema"]
-
 _HINTS: Final = {field.name: field.encode_name for field in msgspec.structs.fields(ToolAnnotations)}
 
 

@@ -25,8 +25,6 @@ from trimaran.schema import inspect_handler, markers_of
 from .context import Context
 from .handlers import Handler
 
-__all__ = ["Dependency", "Depends", "Plan", "plan_dependencies"]
-
 T = TypeVar("T")
 Function: TypeAlias = Callable[..., Any]
 

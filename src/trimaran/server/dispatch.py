@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from .startup import Startup
     from .threads import ThreadPool
 
-__all__ = ["Dispatcher", "Middleware", "Serve"]
-
 _PAGES_KEPT = 64
 _NOTHING: frozenset[str] = frozenset()
 

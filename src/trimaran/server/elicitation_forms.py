@@ -13,8 +13,6 @@ from trimaran.errors import DeclarationError, ProtocolError
 from trimaran.schema import ConversionError, Validator, decoder_of, schema_of
 from trimaran.types import as_object
 
-__all__ = ["ElicitationForm", "form_of"]
-
 _PRIMITIVES: Final = frozenset({"string", "number", "integer", "boolean"})
 _forms: dict[Any, ElicitationForm] = {}
 

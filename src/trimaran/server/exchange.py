@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from .deadlines import Deadlines
     from .input_rounds import InputRounds
 
-__all__ = ["SENT", "Exchange", "Sink", "Voice"]
-
 
 class Sink(Protocol):
     """Where a call's messages go."""
@@ -143,7 +141,7 @@ class Exchange:
         if self.cancelled or self.expired:
             return SENT
         data = self.voice.notification(method, params)
-        if self.loop is not None and _current_loop() is not self.loop:
+        if self.loop is not None and running_loop() is not self.loop:
             self._hand_over(data)
             return SENT
         return self.sink.send(data)
@@ -230,7 +228,8 @@ async def _finish(waiting: Awaitable[None]) -> None:
     await waiting
 
 
-def _current_loop() -> asyncio.AbstractEventLoop | None:
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """The loop of this thread; None if none runs."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

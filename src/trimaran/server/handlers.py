@@ -29,8 +29,6 @@ from trimaran.protocol.inbound import IncomingCall
 
 from .threads import ThreadPool
 
-__all__ = ["Handler", "Mode", "call_any", "ends_the_call", "incident", "is_answer", "is_meant", "logger"]
-
 logger: Final = logging.getLogger("trimaran.server")
 
 Mode = Literal["async", "thread", "inline", "stream"]

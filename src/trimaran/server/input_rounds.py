@@ -43,8 +43,6 @@ from trimaran.types import CallToolResult, InputRequiredResult
 from .access import identity
 from .exchange import Exchange
 
-__all__ = ["ASKABLE", "InputRounds", "ModernVoice", "Suspended"]
-
 _PURPOSE: Final = b"trimaran/input-rounds"
 _QUIET_TURNS: Final = 3  # turns of the loop without a new question before the body counts as stuck
 ASKABLE: Final = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})

@@ -9,8 +9,6 @@ from msgspec import Struct
 from trimaran.durations import check_seconds
 from trimaran.errors import ConfigError
 
-__all__ = ["PAGE_SIZE", "LimitOptions", "Limits"]
-
 # More than any client shows at once, less than what hurts on the wire: a client that reads one page only still sees
 # every tool of any server but the largest. See docs/adr/0005.
 PAGE_SIZE: Final = 1000

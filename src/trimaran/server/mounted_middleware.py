@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from .registry import Registry
     from .server import Server
 
-__all__ = ["mounted_middleware"]
-
 Locate: TypeAlias = "Callable[[Server, IncomingCall], tuple[Registry[Any], str] | None]"
 
 

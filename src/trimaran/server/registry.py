@@ -23,8 +23,6 @@ from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar, final
 
 from trimaran.errors import DeclarationError, ProtocolError
 
-__all__ = ["Adapt", "EncodedPage", "Entry", "Registry"]
-
 _log: Final = logging.getLogger("trimaran.server")
 # Kinds that have names, and a remedy for two entries with one. The others have URIs, which no mount changes.
 _REMEDIES: Final = {

@@ -29,8 +29,6 @@ from .tools import icons_of, meta_of
 if TYPE_CHECKING:
     from .server import Server
 
-__all__ = ["ResourceEntry", "ResourceOptions", "Resources", "TemplateEntry", "compile_resource", "compile_template"]
-
 
 @final
 class ResourceEntry:

@@ -35,8 +35,6 @@ from trimaran.types import (
     as_object,
 )
 
-__all__ = ["BLOCKS", "call_result", "error_result", "exact_type", "is_content", "prompt_result", "read_result"]
-
 BLOCKS: Final = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
 _BLOCK_TYPES: Final = frozenset({"text", "image", "audio", "resource_link", "resource"})
 

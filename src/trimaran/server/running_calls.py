@@ -23,8 +23,6 @@ from .exchange import Exchange
 from .handlers import logger
 from .limits import Limits
 
-__all__ = ["Abandoned", "ContinuesElsewhere", "RunningCalls", "resume"]
-
 # Bytes of the arguments of all calls at work: ten thousand calls of 8 MiB would be 80 GB. Decoded they take some times as
 # much. A small call is let in all the same: it is not what fills the memory.
 _MOST_BYTES: Final = 128 * 1024 * 1024

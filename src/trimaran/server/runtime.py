@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from .seams import ServerFleet, ServerSessions
     from .server import Server
 
-__all__ = ["ServerRuntime"]
-
 
 @final
 class ServerRuntime:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from .exchange import Exchange, Voice
     from .session_info import SessionInfo
 
-__all__ = ["CallSession", "ServerFleet", "ServerSessions"]
-
 
 class SessionOutlet(Protocol):
     """The stream of a session's own."""

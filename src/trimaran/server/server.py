@@ -61,8 +61,6 @@ if TYPE_CHECKING:
 
     from .transform_options import Choice, ToolChoice, TransformOptions
 
-__all__ = ["Server"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")

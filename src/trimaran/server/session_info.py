@@ -9,8 +9,6 @@ from msgspec import Struct
 
 from trimaran.types import Implementation, Json
 
-__all__ = ["SessionInfo"]
-
 
 @final
 class SessionInfo(Struct, frozen=True, kw_only=True):

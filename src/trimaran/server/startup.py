@@ -21,8 +21,6 @@ from .handlers import call_any
 if TYPE_CHECKING:
     from .server import Server
 
-__all__ = ["Startup"]
-
 
 @final
 class Startup:

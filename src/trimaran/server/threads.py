@@ -25,8 +25,6 @@ from trimaran.errors import ProtocolError
 if TYPE_CHECKING:
     from .exchange import Exchange
 
-__all__ = ["LARGE_MESSAGE", "STALLED_SECONDS", "ThreadPool", "Ticket"]
-
 _IDLE_SECONDS: Final = 30.0
 # Every thread busy, and none done for this long: the handlers hang, or there are too few threads. Balancers ask about as often.
 STALLED_SECONDS: Final = 5.0

@@ -43,8 +43,6 @@ from .threads import LARGE_MESSAGE, ThreadPool
 if TYPE_CHECKING:
     from .server import Server
 
-__all__ = ["GeneratedTool", "ToolEntry", "ToolOptions", "Tools", "compile_generated", "compile_tool", "run_handler"]
-
 _NO_ARGUMENTS: Final = Raw(b"{}")
 
 
@@ -66,8 +64,6 @@ LongRunning: TypeAlias = bool | Literal["required", "on_detach"]
 
 @final
 class ToolEntry:
-    """A compiled tool."""
-
     __slots__ = (
         "arguments",
         "cache_ttl",

@@ -18,18 +18,6 @@ from .argument_transforms import ArgumentOptions
 if TYPE_CHECKING:
     from .context import Context
 
-__all__ = [
-    "CONFIG_KEYS",
-    "CallNext",
-    "Choice",
-    "ToolChoice",
-    "TransformOptions",
-    "Wrap",
-    "find_fault",
-    "is_tool_name",
-    "read_transforms",
-]
-
 Choice: TypeAlias = str | Callable[[Tool], bool]
 """Which tools: a name, a pattern such as "search_*", a tag as "tag:billing", or a function of the definition."""
 ToolChoice: TypeAlias = Collection[str] | Callable[[Tool], bool]

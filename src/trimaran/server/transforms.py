@@ -35,8 +35,6 @@ from .results import call_result, decode_result, encode, is_content
 from .tools import ToolEntry, run_handler
 from .transform_options import Choice, ToolChoice, TransformOptions, Wrap, find_fault, is_tool_name
 
-__all__ = ["Transform", "adapt_mounted", "check_known"]
-
 _Call: TypeAlias = Callable[[dict[str, Any], Context], Awaitable[Any]]
 # The names under which a handler of ours gets its arguments. No parameter of a tool can be called so.
 _CONTEXT: Final = "the context of the call"

@@ -33,8 +33,6 @@ from .contracts import (
 )
 from .records import event_topic, logger
 
-__all__ = ["BusListener", "QueueSubscription", "Router", "StoreBus", "Switchboard", "wait_for_events"]
-
 # Questions one worker answers at the same time; more are dropped, and their askers run into their timeouts.
 _MAX_ANSWERING: Final = 1000
 # Their bytes together: a request that one worker received may be passed on to another as a question.

@@ -11,8 +11,6 @@ import heapq
 from typing import Protocol, final
 from weakref import WeakSet
 
-__all__ = ["BudgetedLog", "ByteBudget"]
-
 
 class BudgetedLog(Protocol):
     """A log that can drop its oldest entries."""

@@ -29,35 +29,6 @@ from msgspec import Struct, field
 from trimaran.errors import Error, ProtocolError
 from trimaran.types import Json
 
-__all__ = [
-    "SCHEMA",
-    "TERMINAL",
-    "Bus",
-    "BusMessage",
-    "BusSubscription",
-    "EventStore",
-    "EventWrite",
-    "EventsPage",
-    "Gap",
-    "NoAnswer",
-    "SessionRecord",
-    "SessionStore",
-    "Store",
-    "StoreClosed",
-    "StoreConflict",
-    "StoreError",
-    "StoreFull",
-    "StoreHealth",
-    "StoreUnavailable",
-    "StoredEvent",
-    "TaskRecord",
-    "TaskStatus",
-    "TaskStore",
-    "TasksPage",
-    "read_cursor",
-    "write_cursor",
-]
-
 SCHEMA: Final = 1
 """The version of the stored data. Data of another version is refused."""
 

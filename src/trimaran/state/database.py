@@ -13,8 +13,6 @@ from .contracts import StoreHealth, StoreUnavailable
 from .health import DatabaseHealth
 from .records import store_closed
 
-__all__ = ["Database", "DatabaseStore"]
-
 
 class Database(ABC):
     """A database that may be away, full, read-only, or closed.

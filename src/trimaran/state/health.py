@@ -19,8 +19,6 @@ from trimaran.outage_log import Outage
 from .contracts import StoreError, StoreFull, StoreUnavailable
 from .records import logger
 
-__all__ = ["Backoff", "DatabaseHealth"]
-
 E = TypeVar("E", bound=StoreError)
 
 

@@ -38,8 +38,6 @@ from .records import (
     updated_task,
 )
 
-__all__ = ["MemoryStore"]
-
 T = TypeVar("T")
 
 # Bytes of all events, and again of all tasks. A process that keeps more of either needs a database.

@@ -10,8 +10,6 @@ from trimaran.errors import ConfigError
 
 from .contracts import MAX_EVENT_BYTES, MAX_EVENTS, OPERATION_TIMEOUT, Store
 
-__all__ = ["open_store"]
-
 _REDIS: Final = frozenset(
     {"redis", "rediss", "unix", "redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"}
 )

@@ -59,8 +59,6 @@ from .records import (
     too_many,
 )
 
-__all__ = ["RedisStore"]
-
 T = TypeVar("T")
 
 # Connections of one process: more do not make one Redis faster, and a rush must not open thousands.
@@ -522,7 +520,6 @@ def _connect_sentinel(tls: str, rest: str, options: dict[str, Any]) -> tuple[Any
 
 
 def _without_password(url: str) -> str:
-    """The URL without its password."""
     scheme, _, rest = url.partition("://")
     address, slash, path = rest.partition("/")
     hosts = address.rpartition("@")[2]

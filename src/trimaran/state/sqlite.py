@@ -62,8 +62,6 @@ from .records import (
     updated_task,
 )
 
-__all__ = ["SqliteStore"]
-
 T = TypeVar("T")
 Connection = sqlite3.Connection
 

@@ -36,8 +36,6 @@ from trimaran.files import read_file
 
 from .transcript import Transcript, diff, parse, pretty
 
-__all__ = ["MessageMask", "Recorder", "Replayer", "record", "replay"]
-
 _VERSION: Final = 1
 _LARGEST: Final = 256 * 1024 * 1024  # bytes; a day of recorded calls
 _REDACTED: Final = "[redacted]"

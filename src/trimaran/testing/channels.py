@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from trimaran.client.client import Client
     from trimaran.server.server import Server
 
-__all__ = ["channel_pair", "channel_to", "connected"]
-
 
 def channel_pair(*, capacity: int = 100) -> tuple[Channel, Channel]:
     """Two connected channels: each receives the messages of the other; closing one is the loss of the other.

@@ -23,8 +23,6 @@ from typing import Any, Final, TypeAlias, final
 from trimaran.client.link import Channel, ExitReport
 from trimaran.errors import ConnectionLost, Error
 
-__all__ = ["CHANNEL_CHECKS", "check_channel"]
-
 Made: TypeAlias = Channel | tuple[Channel, Channel]
 Make: TypeAlias = Callable[[], Made | Awaitable[Made]]
 

@@ -24,8 +24,6 @@ from trimaran.errors import ConnectFailed, ConnectionLost, Error
 
 from .channels import ChannelTarget, channel_to
 
-__all__ = ["Corrupt", "Cut", "Delay", "Drop", "Duplicate", "FaultChannel", "Reorder", "seeded_plan"]
-
 Way: TypeAlias = Literal["in", "out"]
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from trimaran.client.client import Client
     from trimaran.server.server import Server
 
-__all__ = ["mcp_cassette", "mcp_client", "mcp_server_url"]
-
 # Options that lead to a server; a cassette needs no leading.
 _ABOUT_THE_WAY = ("auth", "headers", "ssl", "env", "cwd", "on_stderr", "grace")
 _HAS_PASSED = pytest.StashKey[bool]()

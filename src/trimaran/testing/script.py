@@ -22,8 +22,6 @@ from trimaran.types import Json
 
 from .transcript import Transcript, diff, parse, pretty
 
-__all__ = ["ScriptedPeer"]
-
 _NOTHING: Final[Any] = ...
 
 Says: TypeAlias = Union[str, bytes, Mapping[str, object], "Callable[[dict[str, Json]], Says]"]

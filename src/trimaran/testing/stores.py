@@ -36,8 +36,6 @@ from trimaran.state.contracts import (
     TaskRecord,
 )
 
-__all__ = ["STORE_CHECKS", "check_store"]
-
 Make: TypeAlias = Callable[[], Store | Awaitable[Store]]
 
 # Longer than an honest store takes on a busy machine; a check that hangs shall not hang the tests.

@@ -18,8 +18,6 @@ from typing import Any, Literal, TypeAlias, cast, final
 from trimaran.depth import decode_json
 from trimaran.types import Json
 
-__all__ = ["Side", "Transcript", "diff", "parse", "pretty"]
-
 Side: TypeAlias = Literal["client", "server"]
 
 # A message that fits on a line of an editor stays on one.

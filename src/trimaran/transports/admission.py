@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from .engine import HttpRequestHead, Pairs
     from .fetch import Fetcher
 
-__all__ = ["Admission", "RateLimiter"]
-
 logger: Final = BoundedLog("trimaran.auth")
 
 _NO_STORE: Final = [("content-type", "application/json"), ("cache-control", "no-store")]

@@ -22,8 +22,6 @@ from .engine import Engine, Headers, HttpRequestHead, Pairs, watch_by_task
 if TYPE_CHECKING:
     from .endpoints import Endpoints
 
-__all__ = ["AsgiApp", "AsgiResponder"]
-
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]

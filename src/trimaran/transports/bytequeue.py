@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Final, final
 if TYPE_CHECKING:
     from collections import deque
 
-__all__ = ["ByteQueue"]
-
 # Four times the buffers of a socket, so a slightly slow client does not block the sender.
 _MOST_BYTES: Final = 1024 * 1024
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ipaddress import IPv6Address, ip_address
 
-__all__ = ["place_of"]
-
 
 def place_of(address: str | None) -> str:
     """An address as a key for limits: of IPv6 the first 64 bits, the network of one customer. Empty if unknown."""

@@ -23,8 +23,6 @@ from typing import Final
 
 from trimaran.protocol.mask import TOKEN
 
-__all__ = ["child_environment", "describe_missing", "missing_variables"]
-
 _PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY", "NO_PROXY")
 _EVERYWHERE: Final = (
     "PATH HOME USER LOGNAME SHELL LANG LANGUAGE TERM COLORTERM NO_COLOR TZ TMPDIR",

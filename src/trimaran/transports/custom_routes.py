@@ -25,8 +25,6 @@ from trimaran.server.routes import RouteHandler, RouteRequest
 if TYPE_CHECKING:
     from .engine import Engine, HttpRequestHead, Pairs
 
-__all__ = ["serve_route"]
-
 _FRAMING: Final = frozenset(("content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "trailer"))
 _NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9a-z]+")
 _TEXT: Final = "text/plain; charset=utf-8"

@@ -29,8 +29,6 @@ from trimaran.server.running_calls import Abandoned, RunningCalls, timed_out
 if TYPE_CHECKING:
     from trimaran.server.server import Server
 
-__all__ = ["Duplex", "LegacyHalf"]
-
 
 # Notifications, and their bytes, that wait for a client which does not read. Further ones are dropped.
 _UNSENT_MOST: Final = 1000

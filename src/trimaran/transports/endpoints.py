@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from .health import HealthRoutes
     from .unfinished_bodies import UnfinishedBodies
 
-__all__ = ["Endpoints"]
-
 
 @final
 class Endpoints:

@@ -41,19 +41,6 @@ if TYPE_CHECKING:
     from .admission import RateLimiter
     from .health import Gauges, HealthRoutes
 
-__all__ = [
-    "Authenticator",
-    "Engine",
-    "FixedHeaders",
-    "Headers",
-    "HttpRequestHead",
-    "HttpSink",
-    "LegacyEndpoint",
-    "Responder",
-    "engines_of",
-    "watch_by_task",
-]
-
 Pairs = list[tuple[str, str]]
 
 

@@ -12,8 +12,6 @@ import socket
 import ssl
 from typing import Any, Final
 
-__all__ = ["TOO_MANY_FILES", "connection_hint", "connection_reason", "is_not_tls"]
-
 # asyncio joins the failures of several addresses in one text, and leaves the number out of the exception.
 _NUMBER: Final = re.compile(r"\[Errno (\d+)\]")
 

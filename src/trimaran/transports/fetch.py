@@ -37,8 +37,6 @@ from .proxies import bare_proxy, proxy_for
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["Fetcher"]
-
 _MAX_REDIRECTS: Final = 3  # discovery documents move from a bare domain to www and back, hardly further
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _PERSONAL: Final = frozenset({"authorization", "cookie", "dpop", "proxy-authorization"})

@@ -24,8 +24,6 @@ from typing import Final, Literal, final
 
 from trimaran.errors import ConfigError, ProtocolError
 
-__all__ = ["Guard", "is_loopback"]
-
 logger: Final = logging.getLogger("trimaran.http")
 
 _MEMO: Final = 1024

@@ -35,8 +35,6 @@ if TYPE_CHECKING:
 
     from .engine import Engine, HttpRequestHead, Pairs
 
-__all__ = ["GAUGES", "LIVE", "READY", "Gauges", "HealthRoutes", "choose_health", "measure", "read_gauge"]
-
 LIVE: Final = "/livez"
 READY: Final = "/readyz"
 GAUGES: Final = "/gauges"

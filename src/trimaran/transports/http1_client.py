@@ -24,8 +24,6 @@ from trimaran.protocol.http1_framing import ResponseHead, ResponseReader, reques
 from .failure_reasons import connection_hint, connection_reason
 from .name_lookup import look_up
 
-__all__ = ["Line", "PlainPool", "PlainResponse", "Response"]
-
 _IDLE_SECONDS: Final = 15.0
 _MAX_HEAD: Final = 64 * 1024
 _MAX_INTERIM: Final = 100  # a server may say every minute that it is still at it

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from .endpoints import Endpoints
     from .tls import Certificates
 
-__all__ = ["Http1Server"]
-
 IDLE_SECONDS: Final = 75.0  # as nginx keeps an idle connection
 READ_SECONDS: Final = 30.0  # for a whole request: slower is a stuck client or a slow attack
 _SWEEP_SECONDS: Final = 5.0

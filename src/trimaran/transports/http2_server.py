@@ -55,8 +55,6 @@ if TYPE_CHECKING:
     from .endpoints import Endpoints
     from .http1_server import Http1Server
 
-__all__ = ["Http2Connection"]
-
 _MAX_STREAMS: Final = 128  # at once on one connection: nginx's
 _MAX_FIELDS: Final = 100  # as for HTTP/1.1
 _WINDOW: Final = 1 << 20  # bytes of bodies on their way to us, for a stream and for the connection

@@ -17,8 +17,6 @@ from msgspec import Struct
 from trimaran.errors import ConfigError, Error, Unauthorized
 from trimaran.oauth.urls import is_loopback_host
 
-__all__ = ["NOTHING", "CallbackAuth", "FixedToken", "HttpAuth", "SentCredentials", "authority_for"]
-
 
 class SentCredentials(Struct, frozen=True):
     """The credentials a request went out with."""

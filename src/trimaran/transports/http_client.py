@@ -48,8 +48,6 @@ from .proxies import bare_proxy, proxy_for
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["HttpLink", "HttpWire", "events", "is_stream", "origin_of", "read_body"]
-
 JSON_AND_STREAM: Final = "application/json, text/event-stream"
 STREAM: Final = "text/event-stream"
 

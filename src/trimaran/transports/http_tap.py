@@ -11,8 +11,6 @@ from typing import Protocol, final
 
 from .http1_client import Response
 
-__all__ = ["HttpExchange", "HttpTap", "TappedResponse"]
-
 
 class HttpExchange(Protocol):
     """Who hears of one HTTP request. The methods must be quick and must not raise."""
@@ -31,8 +29,6 @@ class HttpExchange(Protocol):
 
 
 class HttpTap(Protocol):
-    """The `on_http` of a tap."""
-
     def __call__(self, verb: str, url: str, headers: Mapping[str, str], body: bytes | None, /) -> HttpExchange:
         """A request is about to be sent. Headers hold credentials: whoever shows them masks them."""
         ...

@@ -11,12 +11,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any, Protocol, final
 
-__all__ = ["KeepAlive", "KeepAliveStream"]
-
 
 class KeepAliveStream(Protocol):
-    """An open stream."""
-
     has_sent: bool
     """Whether it has sent anything since the last check."""
 

@@ -23,8 +23,6 @@ from typing import Any, Final, final
 from trimaran.outage_log import Outage
 from trimaran.server.handlers import logger
 
-__all__ = ["Listener"]
-
 # Connections accepted in one turn of the loop: open ones must not wait for a rush of new ones.
 _AT_ONCE: Final = 64
 # Descriptors below the limit that are for extra connections; an eighth of a small limit.

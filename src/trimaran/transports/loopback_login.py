@@ -33,8 +33,6 @@ from trimaran.protocol.http1_framing import read_head, response_head
 
 from .guard import Guard
 
-__all__ = ["LoopbackLogin"]
-
 PORT_VARIABLE: Final = "TRIMARAN_MCP_OAUTH_PORT"
 
 _HOST: Final = "127.0.0.1"  # not `localhost`, which may mean something else to the browser than to us (RFC 8252, 8.3)

@@ -23,8 +23,6 @@ from .duplex import Duplex, LegacyHalf
 if TYPE_CHECKING:
     from trimaran.server.server import Server
 
-__all__ = ["MemoryChannel", "MemoryLink", "ServerChannel"]
-
 
 @final
 class MemoryChannel:

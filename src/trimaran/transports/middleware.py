@@ -17,8 +17,6 @@ from .admission import Admission
 from .asgi import AsgiResponder, Receive, Scope, Send
 from .engine import Headers, HttpRequestHead
 
-__all__ = ["AuthMiddleware", "MetadataMiddleware"]
-
 App = Callable[[Scope, Receive, Send], Awaitable[Any]]
 
 

@@ -16,8 +16,6 @@ from typing import Any, Final, NamedTuple, final
 
 from trimaran.daemon_threads import DaemonExecutor
 
-__all__ = ["HostAddress", "Resolver", "describe", "look_up"]
-
 # Look-ups at once. More wait, each until its caller's own deadline: then the name servers are the trouble.
 _THREADS: Final = DaemonExecutor(64, "trimaran-look-up")
 

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 from .http_auth import NOTHING, SentCredentials
 
-__all__ = ["OAuthDriver", "perform"]
-
 T = TypeVar("T")
 
 logger: Final = logging.getLogger("trimaran.client")

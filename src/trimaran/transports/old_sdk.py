@@ -20,8 +20,6 @@ from typing import Final
 
 from trimaran.files import read_file
 
-__all__ = ["newest_revision"]
-
 _HEAD_BYTES: Final = 1024
 _PYTHON: Final = re.compile(r"pythonw?[\d.]*(?:\.exe)?", re.IGNORECASE)
 _SDK: Final = re.compile(r"mcp-(\d+)\.(\d+)[\w.]*\.dist-info")

@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from .sandbox import SandboxedStart
     from .sandbox_proxy import SandboxProxy
 
-__all__ = ["ChildChannel"]
-
 if sys.platform == "linux":
     import fcntl
     import termios
@@ -264,8 +262,6 @@ class ChildChannel:
 
 @final
 class _Pipe(asyncio.Protocol):
-    """One of the three pipes."""
-
     def __init__(self, child: _Child, fd: int) -> None:
         self._child = child
         self._fd = fd

@@ -12,8 +12,6 @@ from typing import Final
 
 from trimaran.files import read_file
 
-__all__ = ["is_working"]
-
 # Launchers such as npx start a shell that starts the server. A tree larger than this is not followed to its end.
 _MOST_PROCESSES: Final = 16
 _MOST_BYTES: Final = 4096

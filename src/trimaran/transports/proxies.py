@@ -7,8 +7,6 @@ from urllib.parse import urlsplit
 
 from trimaran.oauth.urls import is_loopback_host
 
-__all__ = ["bare_proxy", "proxy_for"]
-
 
 def proxy_for(url: str) -> str | None:
     """The proxy for a URL; never one for this machine."""

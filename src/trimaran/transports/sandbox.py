@@ -29,15 +29,6 @@ from trimaran.files import read_file
 
 from .sandbox_filter import build_filter
 
-__all__ = [
-    "SandboxedStart",
-    "bubblewrap_command",
-    "prepare_sandbox",
-    "runtime_paths",
-    "sandbox_environment",
-    "seatbelt_profile",
-]
-
 # Directories of the system, each as it is: on merged systems /bin is a link to usr/bin.
 _SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store")
 # What programs read of /etc to start at all: the linker's, names of users, certificates, time. No secrets, no settings.

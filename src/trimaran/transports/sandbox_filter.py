@@ -20,8 +20,6 @@ import struct
 from collections.abc import Generator, Sequence
 from typing import Final, NamedTuple
 
-__all__ = ["build_filter", "inherited_filter"]
-
 
 class _Calls(NamedTuple):
     """The numbers of one processor's system calls."""

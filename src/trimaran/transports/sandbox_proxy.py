@@ -24,8 +24,6 @@ from urllib.parse import urlsplit
 
 from trimaran.bounded_log import BoundedLog
 
-__all__ = ["SandboxProxy", "may_reach"]
-
 log: Final = BoundedLog("trimaran.child")
 
 _MOST_HEAD: Final = 32 * 1024  # bytes of a request's head; nginx takes 32 KiB

@@ -30,8 +30,6 @@ from .stop_signals import ENDS, hangup, hear
 if TYPE_CHECKING:
     from trimaran.server.server import Server
 
-__all__ = ["StdioPipes", "run_stdio", "serve_stdio", "take_stdio"]
-
 _CHUNK: Final = 64 * 1024
 _PARENT_POLL_SECONDS: Final = 1.0
 _STDERR_BUFFER: Final = 1024 * 1024  # bytes that wait for a slow reader of stderr; further lines are dropped

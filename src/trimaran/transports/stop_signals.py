@@ -7,8 +7,6 @@ import signal
 from collections.abc import Callable, Iterable
 from typing import Final
 
-__all__ = ["ENDS", "hangup", "hear"]
-
 ENDS: Final = (signal.SIGTERM, signal.SIGINT)
 
 

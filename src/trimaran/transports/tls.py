@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from .endpoints import Endpoints
     from .engine import Engine
 
-__all__ = ["Certificates", "TlsConnection"]
-
 _HANDSHAKE_SECONDS: Final = 10.0  # from the accept on: a client far away needs less than one
 _HALF_CLOSED_SECONDS: Final = 1.0  # to finish an answer to a client that has ended its side
 _PIECE: Final = 16 * 1024  # a TLS record; OpenSSL's buffers keep the size of the largest piece they ever held

@@ -17,8 +17,6 @@ from trimaran.errors import ProtocolError
 from trimaran.outage_log import Outage
 from trimaran.server.handlers import logger
 
-__all__ = ["IncomingBody", "UnfinishedBodies"]
-
 _REFUSAL: Final = "too many request bodies are arriving at once, and this one took the longest; send it again later"
 
 

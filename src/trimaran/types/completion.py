@@ -6,16 +6,6 @@ from msgspec import Raw, field
 
 from .wire import Json, Name, Params, Text, Uri, Value, Wire
 
-__all__ = [
-    "CompleteContext",
-    "CompleteParams",
-    "CompleteResult",
-    "Completion",
-    "CompletionArgument",
-    "PromptReference",
-    "ResourceReference",
-]
-
 
 class PromptReference(Value, tag_field="type", tag="ref/prompt", frozen=True):
     name: Name

@@ -8,20 +8,6 @@ from msgspec import UNSET, UnsetType, field
 
 from .wire import Hints, Icon, Json, Value
 
-__all__ = [
-    "AudioContent",
-    "BlobResourceContents",
-    "ContentBlock",
-    "EmbeddedResource",
-    "ImageContent",
-    "ResourceContents",
-    "ResourceLink",
-    "TextContent",
-    "TextResourceContents",
-    "ToolResultContent",
-    "ToolUseContent",
-]
-
 
 class TextContent(Value, tag_field="type", tag="text", frozen=True):
     text: str

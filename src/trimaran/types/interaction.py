@@ -8,16 +8,6 @@ from msgspec import Raw, field
 
 from .wire import Json, Wire
 
-__all__ = [
-    "CreateMessageResult",
-    "ElicitResult",
-    "InputRequiredResult",
-    "ListRootsResult",
-    "Root",
-    "SamplingMessage",
-]
-
-
 if TYPE_CHECKING:  # the type checkers' own copy of the module has defaults, which Python has from 3.13 on
     from typing_extensions import TypeVar
 

@@ -6,8 +6,6 @@ from msgspec import Raw, field
 
 from .wire import Implementation, Json, Name, Params, Wire
 
-__all__ = ["DiscoverParams", "DiscoverResult", "EmptyResult", "InitializeParams", "InitializeResult", "SetLevelParams"]
-
 
 class DiscoverParams(Params, frozen=True, kw_only=True):
     """Nothing but `_meta`; also the params of `ping`."""

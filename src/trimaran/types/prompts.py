@@ -10,8 +10,6 @@ from msgspec import UNSET, Raw, UnsetType, field
 from .content import ContentBlock
 from .wire import Icon, Json, Name, Params, Role, Tagged, Value, Wire
 
-__all__ = ["GetPromptParams", "GetPromptResult", "ListPromptsResult", "Prompt", "PromptArgument", "PromptMessage"]
-
 
 class PromptArgument(Value, frozen=True):
     name: str

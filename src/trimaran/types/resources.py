@@ -8,16 +8,6 @@ from msgspec import UNSET, Raw, UnsetType, field
 
 from .wire import Hints, Icon, Json, Params, Tagged, Uri, Wire
 
-__all__ = [
-    "ListResourceTemplatesResult",
-    "ListResourcesResult",
-    "ReadResourceParams",
-    "ReadResourceResult",
-    "Resource",
-    "ResourceTemplate",
-    "SubscribeParams",
-]
-
 
 class Resource(Tagged):
     uri: str

@@ -6,8 +6,6 @@ from msgspec import Raw, field
 
 from .wire import Json, Name, Params, Uri, Value, Wire
 
-__all__ = ["ListenParams", "ListenResult", "NotificationFilter"]
-
 
 class NotificationFilter(Value, frozen=True):
     """What a listener wants to hear, and, in the acknowledgement, what it will."""

@@ -10,8 +10,6 @@ from msgspec import UNSET, Raw, UnsetType, field
 from .content import ContentBlock, TextContent
 from .wire import Cursor, Icon, Json, Name, Params, Tagged, Value, Wire
 
-__all__ = ["CallToolParams", "CallToolResult", "ListParams", "ListToolsResult", "Tool", "ToolAnnotations"]
-
 
 class ToolAnnotations(Value, frozen=True):
     """Hints about what a tool does to the world. Hints: a client must not trust them blindly."""

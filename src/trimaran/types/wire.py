@@ -7,20 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, cas
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
 
-__all__ = [
-    "Annotations",
-    "Hints",
-    "Icon",
-    "Implementation",
-    "Json",
-    "Params",
-    "Role",
-    "Tagged",
-    "Value",
-    "Wire",
-    "as_object",
-]
-
 # A JSON value. `Any` because a recursive alias would make every handler's signature unreadable.
 Json: TypeAlias = Any
 

@@ -26,7 +26,7 @@ from tests.support.until import PATIENCE, soon, until
 from trimaran import Client, connect, errors
 
 from . import evil
-from .evil import P, encode
+from .evil import encode
 
 __all__ = [
     "ERAS",
@@ -46,7 +46,6 @@ __all__ = [
 EVIL = Path(evil.__file__)
 ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
 WIRES = pytest.mark.parametrize("wire", ["json", "sse", "stdio"])
-HTTP_WIRES = pytest.mark.parametrize("wire", ["json", "sse"])
 
 T = TypeVar("T")
 
@@ -604,6 +603,3 @@ def took(least: float = 0.0, most: float = PATIENCE) -> Iterator[None]:
     yield
     seconds = time.monotonic() - start
     assert least <= seconds <= most, f"took {seconds:.3f} s, expected {least:g} to {most:g}"
-
-
-META_VERSION = P + "protocolVersion"

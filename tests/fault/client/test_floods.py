@@ -8,7 +8,7 @@ import zlib
 from typing import Any
 
 import pytest
-from tests.support.until import PATIENCE, soon
+from tests.support.until import PATIENCE, soon, until
 
 from trimaran.errors import CallError, RemoteProtocolError, TimedOut, TooManyPages
 
@@ -94,9 +94,7 @@ async def test_ten_megabytes_of_notifications_before_the_answer(dock: Dock, wire
         assert peak.growth < GROWTH, f"grew by {peak.growth:.0f} MB"
     async with dock.open(wire, era, timeout=15.0, on_notification=hear) as (client, _):
         assert (await soon(client.call_tool("chatter", {"n": 1000, "size": 10_000}), 20)).text == "done"
-        async with asyncio.timeout(PATIENCE):
-            while heard < 1000:
-                await asyncio.sleep(0.01)
+        await until(lambda: heard >= 1000)
 
 
 @pytest.mark.slow
@@ -183,9 +181,7 @@ async def test_a_flood_of_sampling_requests_is_worked_off(dock: Dock, wire: str,
         def replies() -> list[dict[str, Any]]:
             return [message for message in peer.messages() if "method" not in message]
 
-        async with asyncio.timeout(10):
-            while len(replies()) < 500:
-                await asyncio.sleep(0.02)
+        await until(lambda: len(replies()) >= 500, seconds=10)
         for reply in replies():
             if "error" in reply:
                 assert reply["error"]["code"] in ((-32603,) if answering else (-32601, -32603))

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.support.until import soon
+from tests.support.until import soon, until
 
 from trimaran import Client, Server, connect
 
@@ -55,9 +55,7 @@ async def test_a_thousand_calls_that_all_wait_do_not_keep_one_more_from_its_answ
 ) -> None:
     async with dock.open(wire, era, timeout=25.0) as (client, peer):
         waiting = [asyncio.create_task(client.call_tool("later")) for _ in range(N)]
-        async with asyncio.timeout(20):
-            while peer.calls("later") < N:
-                await asyncio.sleep(0.1)
+        await until(lambda: peer.calls("later") >= N, seconds=20)
         await assert_usable(client)
         await soon(client.call_tool("release"))
         assert {result.text for result in await soon(asyncio.gather(*waiting), 20)} == {"late"}

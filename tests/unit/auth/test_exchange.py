@@ -16,6 +16,7 @@ import pytest
 from joserfc import jwt
 from joserfc.jwk import ECKey
 from tests.support.clock import Clock
+from tests.support.until import until
 
 from trimaran.auth.exchange import Secret, TokenExchange
 from trimaran.auth.principal import Principal
@@ -229,8 +230,7 @@ async def test_many_who_want_the_same_token_ask_once() -> None:
     endpoint.gate = asyncio.Event()
     exchange = await made(endpoint)
     tasks = [asyncio.create_task(exchange.token_for(caller(), audience=API)) for _ in range(5)]
-    while not endpoint.asked:
-        await asyncio.sleep(0)
+    await until(lambda: endpoint.asked)
     endpoint.gate.set()
     assert await asyncio.wait_for(asyncio.gather(*tasks), 5) == ["outbound1"] * 5
     assert len(endpoint.asked) == 1
@@ -242,8 +242,7 @@ async def test_who_is_cancelled_while_asking_does_not_take_the_others_along() ->
     endpoint.gate = asyncio.Event()
     exchange = await made(endpoint)
     first = asyncio.create_task(exchange.token_for(caller(), audience=API))
-    while not endpoint.asked:
-        await asyncio.sleep(0)
+    await until(lambda: endpoint.asked)
     second = asyncio.create_task(exchange.token_for(caller(), audience=API))
     await asyncio.sleep(0)
     first.cancel()

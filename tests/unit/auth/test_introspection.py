@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
-from tests.support.until import PATIENCE
+from tests.support.until import PATIENCE, until
 
 from trimaran.auth import Introspection, Refused
 from trimaran.errors import AuthorizationFailed, ConfigError, UnsafeUrl
@@ -169,8 +169,7 @@ async def test_a_caller_that_goes_away_is_not_mistaken_for_a_refusal(
     issuer.gate = asyncio.Event()
     provider = await make()
     caller = asyncio.create_task(provider.authenticate(request_with("Bearer x")))
-    while not issuer.asked:
-        await asyncio.sleep(0)
+    await until(lambda: issuer.asked)
     caller.cancel()
     with pytest.raises(asyncio.CancelledError):
         await caller
@@ -181,8 +180,7 @@ async def test_who_waits_while_the_provider_is_closed_is_answered(make: Any, iss
     issuer.gate = asyncio.Event()
     provider = await make()
     caller = asyncio.create_task(provider.authenticate(request_with("Bearer x")))
-    while not issuer.asked:
-        await asyncio.sleep(0)
+    await until(lambda: issuer.asked)
     await provider.close()
     with pytest.raises(Refused) as refused:
         await caller

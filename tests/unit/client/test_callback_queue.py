@@ -8,7 +8,7 @@ import logging
 from typing import Any
 
 import pytest
-from tests.support.until import PATIENCE
+from tests.support.until import soon
 
 from trimaran.client.callback_queue import CallbackQueue, is_async
 
@@ -111,8 +111,7 @@ async def test_a_callback_may_close_its_own_mailbox() -> None:
         done.set()
 
     mail.post(callback)
-    async with asyncio.timeout(PATIENCE):
-        await done.wait()
+    await soon(done.wait())
     await mail.drained()
 
 

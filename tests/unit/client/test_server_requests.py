@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.support.until import PATIENCE
+from tests.support.until import PATIENCE, until
 
 from trimaran.client.options import Options
 from trimaran.client.server_requests import Deferred, ServerRequests
@@ -415,8 +415,7 @@ async def test_plain_handlers_run_in_a_thread_and_may_wait() -> None:
 
     task = asyncio.ensure_future(asks(on_request=on_request).answer("x", {}))
     async with asyncio.timeout(PATIENCE):
-        while not threads:
-            await asyncio.sleep(0)
+        await until(lambda: threads)
         gate.set()
         assert await task == {}
     assert threads != [threading.get_ident()]
@@ -442,8 +441,7 @@ async def test_a_deferred_answer_may_come_from_another_thread() -> None:
 
     task = asyncio.ensure_future(elicit(on_elicit))
     async with asyncio.timeout(PATIENCE):
-        while not kept:
-            await asyncio.sleep(0)
+        await until(lambda: kept)
         assert not task.done()
         thread = threading.Thread(target=lambda: kept[0].reply({"name": "Ada"}))
         thread.start()
@@ -475,8 +473,7 @@ async def test_a_plain_handler_may_defer_too() -> None:
 
     task = asyncio.ensure_future(asks(on_request=on_request).answer("x", {}))
     async with asyncio.timeout(PATIENCE):
-        while not kept and not task.done():
-            await asyncio.sleep(0)
+        await until(lambda: kept or task.done())
         for one in kept:
             one.reply({"ok": True})
         assert await task == {"ok": True}

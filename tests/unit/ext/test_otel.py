@@ -20,7 +20,7 @@ from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
-from tests.support.until import PATIENCE
+from tests.support.until import PATIENCE, soon, until
 
 from trimaran import Context, Server, ToolError, connect
 from trimaran.auth import Principal
@@ -298,8 +298,7 @@ async def test_a_call_that_is_cancelled_ends_its_span(server: Server, recorded: 
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
-            while not any(s.name == "tools/call stuck" for s in recorded.spans):
-                await asyncio.sleep(0)
+            await until(lambda: any(s.name == "tools/call stuck" for s in recorded.spans))
     assert attributes(recorded.named("tools/call stuck"))["error.type"] == "CancelledError"
 
 
@@ -307,9 +306,7 @@ async def test_a_stream_of_changes_is_no_duration(server: Server, recorded: Reco
     async with connect(server) as client:
         async with client.listen(tools=True):
             pass
-    async with asyncio.timeout(PATIENCE):
-        while not any(s.name == "subscriptions/listen" for s in recorded.spans):
-            await asyncio.sleep(0)
+    await until(lambda: any(s.name == "subscriptions/listen" for s in recorded.spans))
     methods = {p.attributes["mcp.method.name"] for p in recorded.points("mcp.server.operation.duration")}
     assert "subscriptions/listen" not in methods
 
@@ -330,8 +327,7 @@ async def test_what_an_endpoint_has_open_is_observed(server: Server, recorded: R
     async with HttpServer(server, port=0) as http:
         async with connect(http.url) as modern, connect(http.url, version="2025-11-25"), modern.listen(tools=True):
             task = asyncio.ensure_future(modern.call_tool("stuck"))
-            async with asyncio.timeout(PATIENCE):
-                await entered.wait()
+            await soon(entered.wait())
             # As an exporter does it: in a thread of its own.
             found = await asyncio.to_thread(recorded.gauges)
             release.set()

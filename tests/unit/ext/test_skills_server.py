@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.idle_threads import idle_threads_go_at_once as idle_threads_go_at_once
 from tests.support.until import PATIENCE
 
 from trimaran import Server, connect
@@ -18,16 +18,8 @@ from trimaran.ext import Skills
 from trimaran.ext.skills import folder as folders
 from trimaran.ext.skills import server as serving
 from trimaran.ext.skills.entry import digest_of
-from trimaran.server import threads
 
 from .skill_folders import FORMS, PDF, PNG, REFUNDS, manifest, skills_in, write
-
-
-@pytest.fixture(autouse=True, scope="module")
-def idle_threads_go_at_once() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(threads, "_IDLE_SECONDS", 0.02)
-        yield
 
 
 def served(root: Path, page_size: int = 1000, **options: Any) -> Server:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.support.until import until
 
 from trimaran import Context, Server, connect
 from trimaran.auth import Principal
@@ -55,9 +56,7 @@ class Yard:
         return record
 
     async def wait_until_stopped(self, name: str) -> None:
-        async with asyncio.timeout(20):
-            while self.stopped != [name] or self.tasks.running:
-                await asyncio.sleep(0.005)
+        await until(lambda: self.stopped == [name] and not self.tasks.running, seconds=20)
 
 
 @asynccontextmanager

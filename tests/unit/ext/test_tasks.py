@@ -16,7 +16,7 @@ import pytest
 import pytest_asyncio
 from msgspec import UNSET, Raw
 from tests.support.clock import Clock
-from tests.support.until import PATIENCE
+from tests.support.until import soon
 
 from trimaran import Context, ProtocolError, Server
 from trimaran.auth import Principal
@@ -258,8 +258,7 @@ async def test_everyone_who_waits_is_woken_by_a_change_and_nobody_is_left_on_the
     waiting[0].cancel()
     await asyncio.wait(waiting[:1])
     await kept.end(task.id, "completed")
-    async with asyncio.timeout(PATIENCE):
-        await asyncio.gather(*waiting[1:])
+    await soon(asyncio.gather(*waiting[1:]))
     assert kept.records._bells == {}
 
 

@@ -14,8 +14,6 @@ import string
 import uuid
 from typing import Any
 
-__all__ = ["TEXTS"]
-
 PROSE = {
     "English": "The harbour wakes before the town does. At five the first boats come in, and by six the buyers stand on the "
     "quay with their hands in their pockets. Nobody talks much. A crate of mackerel changes hands for less than it is worth, "

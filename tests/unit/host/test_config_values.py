@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trimaran.host.config import read_duration, read_size
-from trimaran.host.config.expand import Reference, Unexpandable, expand, parts_of, text_of
+from trimaran.host.config.expand import Reference, Unexpandable, expand, parts_of
 from trimaran.host.config.values import write_duration
 
 
@@ -111,4 +111,4 @@ def test_what_cannot_be_filled_in_says_why(text: str, said: str) -> None:
 def test_a_text_is_its_parts() -> None:
     parts = parts_of("a${B}c${D:-e}")
     assert parts == ["a", Reference("B"), "c", Reference("D", "e")]
-    assert text_of(parts) == "a${B}c${D:-e}"
+    assert "".join(map(str, parts)) == "a${B}c${D:-e}"

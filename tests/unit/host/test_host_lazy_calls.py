@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.support.until import soon
+from tests.support.until import soon, until
 
 from trimaran import Host
 from trimaran.errors import Error
@@ -59,8 +59,7 @@ async def test_a_call_that_waits_for_a_start_waits_for_the_one_that_takes_its_pl
     monkeypatch.setattr(connect_plan, "connect", lambda target, **more: found.pop() if found else dial(target, **more))
     async with Host(read(LAZY.format("late")), allow=["*"], environ={}) as host:
         call = asyncio.create_task(host.call("mcp__late__look"))
-        while states(host)["late"] != "starting" or found:
-            await asyncio.sleep(0)
+        await until(lambda: states(host)["late"] == "starting" and not found)
         await soon(host.reload("late"))
         assert (await soon(call)).data == "ok"
 
@@ -70,8 +69,7 @@ async def test_whoever_waits_for_a_start_is_told_when_it_is_given_up(monkeypatch
     monkeypatch.setattr(connect_plan, "connect", lambda target, **more: Mute())
     async with Host(read(LAZY.format("late")), allow=["*"], environ={}) as host:
         call = asyncio.create_task(host.call("mcp__late__look"))
-        while states(host)["late"] != "starting":
-            await asyncio.sleep(0)
+        await until(lambda: states(host)["late"] == "starting")
         reloading = asyncio.create_task(host.reload("late"))
         await asyncio.sleep(0)
         await soon(host.close() if way == "close" else getattr(host, way)("late"))

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 import pytest_asyncio
 from aiohttp import web
-from tests.support.until import PATIENCE
+from tests.support.until import PATIENCE, until
 
 from trimaran import Host, Server, connect
 from trimaran.auth import Bearer
@@ -300,9 +300,7 @@ async def test_an_issuer_that_is_away_is_tried_again_and_a_refusal_is_not(issuer
         (status,) = host.status()
         assert (status.state, status.retries) == ("failed", True)
         asked.is_away = False
-        async with asyncio.timeout(PATIENCE):
-            while host.status()[0].state != "connected":
-                await asyncio.sleep(0.01)
+        await until(lambda: host.status()[0].state == "connected")
 
 
 def test_a_misspelt_option_is_told_with_the_nearest_and_all_of_them(tmp_path: Path) -> None:

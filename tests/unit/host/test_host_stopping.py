@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.support.until import PATIENCE, soon
+from tests.support.until import soon, until
 
 from trimaran import Host
 from trimaran.client.subscriptions import Change
@@ -157,8 +157,7 @@ class Slow(Scripted):
 
     async def list_tools_all(self, **_: Any) -> list[Tool]:
         self.lists += 1
-        while self.is_busy:
-            await asyncio.sleep(0.001)
+        await until(lambda: not self.is_busy)
         return [Tool(name=name, input_schema={"type": "object"}) for name in self.names]
 
 
@@ -185,8 +184,7 @@ class Changing:
 
 
 async def changes_to(server: SupervisedServer, names: set[str]) -> None:
-    while set(server.tools) != names:
-        await asyncio.sleep(0.001)
+    await until(lambda: set(server.tools) == names)
 
 
 async def test_a_change_that_a_busy_server_announces_is_no_death_and_is_read_later(
@@ -210,9 +208,7 @@ async def test_a_change_that_a_busy_server_announces_is_no_death_and_is_read_lat
     await soon(server.settled())
     client.requests, client.is_busy, client.names = 1, True, ["two"]
     client.listened.coming.put_nowait(Change("tools"))
-    async with asyncio.timeout(PATIENCE):
-        while client.lists < 4:
-            await asyncio.sleep(0.001)
+    await until(lambda: client.lists >= 4)
     client.is_busy = False
     await soon(changes_to(server, {"two"}))
     await soon(server.stop(for_good=True))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.support.until import PATIENCE
+from tests.support.until import PATIENCE, soon
 
 from trimaran import Host, Server, connect
 from trimaran.client.link import ExitReport, Owner
@@ -278,8 +278,7 @@ async def test_what_was_stopped_for_good_does_not_begin_again() -> None:
     await server.stop(for_good=True)
     server.start()
     await server.restart()
-    async with asyncio.timeout(PATIENCE):
-        await server.settled()
+    await soon(server.settled())
     assert (server.state, server.reason) == ("disabled", "")
 
 

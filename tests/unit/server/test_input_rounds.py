@@ -242,8 +242,7 @@ async def test_a_body_that_asks_again_after_it_was_suspended_does_not_hang(how: 
         return f"{first.action} {second.action}"
 
     async with Peer(serving(asks_on)) as peer:
-        async with asyncio.timeout(PATIENCE):
-            found, _ = await play(peer, {"elicit-1": named(""), "elicit-2": named("")})
+        found, _ = await soon(play(peer, {"elicit-1": named(""), "elicit-2": named("")}))
     assert texts(found) in (["accept accept"], ["both"])
 
 
@@ -319,8 +318,7 @@ async def test_a_question_inside_a_step_does_not_hang() -> None:
         return await ctx.step("confirm", confirm, ctx)
 
     async with Peer(serving(buy)) as peer:
-        async with asyncio.timeout(PATIENCE):
-            found, _ = await play(peer, {"elicit-1": named("")})
+        found, _ = await soon(play(peer, {"elicit-1": named("")}))
     assert "error" in found or texts(found) == ["accept"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, get_type_hints
 
 import pytest
@@ -12,16 +13,18 @@ from trimaran.server.limits import LimitOptions
 
 MAY_BE_NONE = {"session_idle_timeout", "session_max_lifetime", "max_sessions", "request_timeout", "max_listen_streams"}
 MADE: Any = Limits  # by name, with values of every type
+SERVER: Any = partial(Server, "s", version="1")
 SECONDS = {"request_timeout", "session_idle_timeout", "session_max_lifetime", "keep_alive", "input_ttl"}
 
 
 @pytest.mark.parametrize("name", Limits.__struct_fields__)
 def test_a_limit_is_positive_or_none_where_it_may_be(name: str) -> None:
-    """R95."""
+    """R95: checked at startup, and the message names it."""
     assert getattr(MADE(**{name: 1}), name) == 1
     for value in (0, -1, True, "1", []):
-        with pytest.raises(ConfigError, match=name):
-            MADE(**{name: value})
+        for make in (MADE, SERVER):
+            with pytest.raises(ConfigError, match=name):
+                make(**{name: value})
     if name in MAY_BE_NONE:
         assert getattr(MADE(**{name: None}), name) is None
     else:
@@ -29,7 +32,7 @@ def test_a_limit_is_positive_or_none_where_it_may_be(name: str) -> None:
             MADE(**{name: None})
 
 
-@pytest.mark.parametrize("name", ["request_timeout", "max_sessions"])
+@pytest.mark.parametrize("name", ["request_timeout", "max_sessions", "max_body_bytes"])
 def test_what_is_no_number_is_no_limit(name: str) -> None:
     """R95: a comparison with NaN is never true, so such a limit would not limit."""
     with pytest.raises(ConfigError, match=name):

@@ -151,11 +151,6 @@ def test_a_misspelt_option_of_the_server_is_named_with_the_nearest() -> None:
         Server("x", instuctions="y")  # pyright: ignore[reportCallIssue]
 
 
-def test_name_version_and_instructions_can_be_read() -> None:
-    server = Server("x", version="1.2", instructions="Ask first.")
-    assert (server.name, server.version, server.instructions) == ("x", "1.2", "Ask first.")
-
-
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -1,16 +1,3 @@
-"""Small servers with threads of their own: let these go at once when they are idle, as for the server's unit tests."""
+"""Small servers with threads."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-
-import pytest
-
-from trimaran.server import threads
-
-
-@pytest.fixture(autouse=True, scope="module")
-def idle_threads_go_at_once() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(threads, "_IDLE_SECONDS", 0.02)
-        yield
+from tests.support.idle_threads import idle_threads_go_at_once as idle_threads_go_at_once

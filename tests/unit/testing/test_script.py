@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.support.until import PATIENCE, until
+from tests.support.until import soon, until
 
 from trimaran.errors import ConnectFailed, ConnectionLost, ProtocolError
 from trimaran.testing import ScriptedPeer
@@ -308,8 +308,7 @@ async def test_closing_does_not_wait_for_a_function_that_waits() -> None:
         await peer.send(request(1, "a"))
         for _ in range(3):
             await asyncio.sleep(0)
-        async with asyncio.timeout(PATIENCE):
-            await asyncio.gather(peer.close(), peer.close())
+        await soon(asyncio.gather(peer.close(), peer.close()))
     assert ears.losses == []
     with pytest.raises(AssertionError, match="left are: expect a"):
         peer.verify()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.until import PATIENCE
+from tests.support.until import PATIENCE, soon
 
 from trimaran.client.link import Channel
 from trimaran.errors import ConfigError, ConnectFailed, ConnectionLost, Error, LocalProtocolError, NotReady
@@ -729,8 +729,7 @@ async def test_senders_that_wait_are_released_when_the_child_ends(start: Open, h
     else:
         os.kill(channel.pid, signal.SIGKILL)
         assert (await log.loss()).exit_code == -9
-    async with asyncio.timeout(PATIENCE):
-        results = await asyncio.gather(*tasks, return_exceptions=True)
+    results = await soon(asyncio.gather(*tasks, return_exceptions=True))
     errors = [result for result in results if result is not None]
     assert errors
     assert all(isinstance(error, ConnectionLost) for error in errors)
@@ -801,8 +800,7 @@ async def test_a_close_that_is_cancelled_kills_at_once(start: Open) -> None:
     closing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await closing
-    async with asyncio.timeout(PATIENCE):
-        await other
+    await soon(other)
     assert not is_running(pid)
     assert channel.postmortem().exit_code == -9
 

@@ -17,8 +17,11 @@ import click
 from trimaran.schema import typed_values as typed
 from trimaran.schema.typed_values import Word, WordError, parse_json
 
-__all__ = ["Word", "fit", "read_args", "read_words"]
-
+FILE: Final = click.Path(dir_okay=False, path_type=Path)
+FOLDER: Final = click.Path(file_okay=False, path_type=Path)
+WORKSPACE: Final = click.option(
+    "--workspace", type=FOLDER, metavar="DIR", help="The directory of the project.  [the current one]"
+)
 _LARGEST: Final = 16 * 1024 * 1024  # a server takes half of it, unless it was told otherwise
 
 

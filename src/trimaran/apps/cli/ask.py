@@ -22,6 +22,7 @@ import click
 
 from trimaran.errors import ConfigError, Error
 
+from .arguments import FILE
 from .exit_codes import is_output_error
 from .host_options import configure, host_options
 from .output import Screen, in_one_line
@@ -31,8 +32,6 @@ from .target import Settings
 if TYPE_CHECKING:
     from trimaran.apps.conversation.model import Conversation, Event
     from trimaran.host import Host, HostConfig
-
-__all__ = ["command"]
 
 _LONGEST: Final = 200  # characters of a line on stderr about a call
 _MOST_TEXT: Final = 20_000  # characters of a tool's result in --json
@@ -79,7 +78,7 @@ _UNFINISHED: Final = {
 @click.option(
     "--config",
     "file",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="Read this mcp.toml alone.  [those of the user and the project]",
 )

@@ -15,7 +15,7 @@ from trimaran.errors import ProtocolError, Unsupported
 from trimaran.schema.typed_values import properties_of, unknown_key
 from trimaran.types import TextContent, as_object
 
-from .arguments import fit, read_args, read_words
+from .arguments import FOLDER, fit, read_args, read_words
 from .completion import TargetWords
 from .exit_codes import Exit
 from .output import Saver, Screen, holds_file, in_one_line
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from trimaran.client.results import ToolResult
     from trimaran.types import Tool
 
-__all__ = ["command", "not_among"]
-
 
 @click.command("call", cls=ClientCommand, short_help="Call a tool.")
 @click.argument("words", nargs=-1, metavar="TARGET TOOL [KEY=VALUE]...", type=TargetWords())
@@ -38,7 +36,7 @@ __all__ = ["command", "not_among"]
 @click.option("--json", "as_json", is_flag=True, help="Print the raw result as JSON, and nothing else.")
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     metavar="DIR",
     help="Where pictures, sounds and other files are saved.  [the current directory]",
 )

@@ -16,8 +16,6 @@ import click.types
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-__all__ = ["TargetWords", "command"]
-
 _SHELLS: Final = ("bash", "zsh", "fish")
 _HARMLESS: Final = re.compile(r"[\w.@/-]+")
 VARIABLE: Final = "_TRIMARAN_COMPLETE"

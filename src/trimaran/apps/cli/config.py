@@ -35,24 +35,16 @@ from trimaran.host.config.transfer import (
 from trimaran.host.trust import Trust
 from trimaran.host.trust.untrusted import trust_digest, untrusted_in
 
+from .arguments import FILE, WORKSPACE
 from .groups import CommandGroup
 from .output import Screen, in_one_line
 
 if TYPE_CHECKING:
     from trimaran.host.permissions import RuleProblem
 
-__all__ = ["command", "read_variables", "send_out"]
-
 FAILED: Final = 1
 UNUSABLE: Final = 2
 
-_FILE: Final = click.Path(dir_okay=False, path_type=Path)
-_WORKSPACE: Final = click.option(
-    "--workspace",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="The directory of the project.  [the current one]",
-)
 _JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 _REPLACE: Final = click.option("--replace", is_flag=True, help="Write over servers of the same name.")
 _DRY_RUN: Final = click.option(
@@ -82,8 +74,8 @@ def command() -> None:
 
 
 @command.command("check", short_help="Say whether the configuration is good.")
-@click.argument("file", type=_FILE, required=False)
-@_WORKSPACE
+@click.argument("file", type=FILE, required=False)
+@WORKSPACE
 @_JSON
 def check(file: Path | None, workspace: Path | None, as_json: bool) -> int:
     """Read the configuration, FILE or that of the user and the project, and say what is wrong with it.
@@ -191,8 +183,6 @@ def _missing(entry: ServerEntry, machine: Machine) -> Problem | None:
 
 
 class _State(NamedTuple):
-    """The state of one server."""
-
     name: str
     state: str
     transport: str = ""
@@ -250,7 +240,7 @@ def _report(
 
 
 @command.command("trust", short_help="Let the project's file start what it names.")
-@_WORKSPACE
+@WORKSPACE
 def trust(workspace: Path | None) -> int:
     """Trust the project's mcp.toml: a host may start the servers it names, and heed what it allows.
 
@@ -274,7 +264,7 @@ def trust(workspace: Path | None) -> int:
 
 
 @command.command("untrust", short_help="Let the project's file start nothing any more.")
-@_WORKSPACE
+@WORKSPACE
 def untrust(workspace: Path | None) -> int:
     """Stop trusting the project's mcp.toml. The next host asks again."""
     screen = Screen()
@@ -304,8 +294,8 @@ def _project(workspace: Path | None) -> tuple[Machine, HostConfig, Source]:
 
 @command.command("show", short_help="Print the configuration, secrets masked.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
-@click.option("--file", type=_FILE, metavar="FILE", help="This file, not those of the user and the project.")
-@_WORKSPACE
+@click.option("--file", type=FILE, metavar="FILE", help="This file, not those of the user and the project.")
+@WORKSPACE
 @_JSON
 def show(names: Sequence[str], file: Path | None, workspace: Path | None, as_json: bool) -> int:
     """Print what the files say together, and where each server stands. Values of headers and variables are masked."""
@@ -374,7 +364,7 @@ def _chosen(names: Sequence[str], known: Sequence[str]) -> list[str]:
 @click.option("--project", is_flag=True, help="Write to the project's mcp.toml, not the user's.")
 @_REPLACE
 @_DRY_RUN
-@_WORKSPACE
+@WORKSPACE
 def take_over(
     source: str,
     names: Sequence[str],
@@ -478,7 +468,7 @@ def _find(source: str, client: str | None, machine: Machine, from_project: bool)
 @click.option("--expand", "values", is_flag=True, help="Write what variables hold today, where it fills in none.")
 @_REPLACE
 @_DRY_RUN
-@_WORKSPACE
+@WORKSPACE
 def give(
     client: str,
     names: Sequence[str],

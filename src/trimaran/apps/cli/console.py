@@ -12,18 +12,17 @@ import click
 
 from trimaran.errors import ConfigError
 
+from .arguments import FILE
 from .host_options import configure, host_options
 
 if TYPE_CHECKING:
     from trimaran.host import Host
 
-__all__ = ["command"]
-
 _EXTRA: Final = ("textual", "textual_image")
 
 
 @click.command("console", short_help="Use the tools of many servers in the terminal, by hand or with a model.")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), required=False)
+@click.argument("file", type=FILE, required=False)
 @host_options
 @click.option("--model", default="", metavar="NAME", help="Send messages to this model, which may use the tools.")
 @click.option(

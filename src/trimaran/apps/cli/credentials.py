@@ -9,8 +9,6 @@ from collections.abc import Iterable, Mapping
 
 from trimaran.oauth.challenges import USUAL_KEY_HEADER, Challenge, key_header, parse_www_authenticate
 
-__all__ = ["carries_credentials", "how_to_pass", "offers_login"]
-
 
 def how_to_pass(www_authenticate: str, target: str) -> list[str]:
     """The ways to pass what a 401 asks for, best first, each to stand after "or": "run ...", "pass ..."."""

@@ -26,8 +26,6 @@ from trimaran.errors import ConfigError
 if TYPE_CHECKING:
     from trimaran.serve import HttpServer
 
-__all__ = ["command"]
-
 DEMO: Final = "trimaran.apps.demo.server"
 _WIDTH: Final = 80
 

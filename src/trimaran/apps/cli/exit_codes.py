@@ -34,8 +34,6 @@ from trimaran.errors import (
 )
 from trimaran.types import as_object
 
-__all__ = ["EPILOG", "Exit", "advice", "code_of", "in_our_words", "is_output_error"]
-
 
 class Exit(IntEnum):
     """The exit codes of every command that talks to a server."""

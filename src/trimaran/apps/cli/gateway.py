@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
-from .serve import FILE, LEVELS
+from .arguments import FILE
+from .serve import LEVELS
 
 if TYPE_CHECKING:
     from trimaran.host import HostConfig
-
-__all__ = ["command"]
 
 _NEARBY: Final = Path("mcp.toml")
 
 
 @click.command("gateway", short_help="Serve the servers of an mcp.toml behind one port, for many callers.")
-@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), required=False)
+@click.argument("file", type=FILE, required=False)
 @click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Where to listen.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 takes a free one.")
 @click.option("--store", metavar="URL", help="Where several gateways share their state, in place of the file's.")

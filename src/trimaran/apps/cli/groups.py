@@ -13,8 +13,6 @@ import click
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-__all__ = ["CommandGroup", "LazyGroup"]
-
 
 class CommandGroup(click.Group):
     """A group that suggests a command in place of one it does not have, and says where an option of a command belongs."""

@@ -16,8 +16,6 @@ from .target import Target, parse_target
 if TYPE_CHECKING:
     from trimaran.host import HostConfig, ServerEntry
 
-__all__ = ["configure", "host_options"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 

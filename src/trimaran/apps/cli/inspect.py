@@ -13,6 +13,7 @@ import click
 
 from trimaran.client.sandbox_policy import read_sandbox
 
+from .arguments import FILE
 from .completion import TargetWords
 from .target import (
     ClientCommand,
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from trimaran.apps.inspector.servers import Reach
     from trimaran.client.server_requests import Sampling
 
-__all__ = ["command", "make_inspector", "reach_of"]
-
 _NO_PAGE: Final = "The page is not built: run `make page` (it needs Node and npm). The interface works without it."
 _FROM_AFAR: Final = (
     "For a browser on your own machine, run there: ssh -N -L {port}:127.0.0.1:{port} and this machine's name"
@@ -42,12 +41,7 @@ _FROM_AFAR: Final = (
 @click.argument("words", nargs=-1, metavar="[TARGET]...", type=TargetWords())
 @click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Where to listen.  [a free port]")
 @click.option("--no-open", is_flag=True, help="Print the link and open no browser.")
-@click.option(
-    "--config",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Offer the servers of this mcp.toml.",
-)
+@click.option("--config", type=FILE, metavar="FILE", help="Offer the servers of this mcp.toml.")
 @click.option(
     "--model",
     metavar="NAME",
@@ -56,16 +50,11 @@ _FROM_AFAR: Final = (
 @click.option(
     "--run",
     "calls_file",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     metavar="FILE",
     help="Make the saved calls of this file, compare, and end: no page. Exit code 1 if one failed.",
 )
-@click.option(
-    "--junit",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="With --run: write the results as JUnit XML.",
-)
+@click.option("--junit", type=FILE, metavar="FILE", help="With --run: write the results as JUnit XML.")
 @client_options(seconds=60)
 @click.pass_context
 def command(

@@ -14,8 +14,6 @@ from trimaran.apps.inspector.site import Site
 
 from .inspect import make_inspector
 
-__all__ = ["open_inspector"]
-
 
 @contextlib.asynccontextmanager
 async def open_inspector(name: str, url: str) -> AsyncGenerator[Site]:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from trimaran.apps.inspector.saved_calls import CallsFile, RunResult
     from trimaran.apps.inspector.servers import Reach
 
-__all__ = ["run_calls"]
-
 _LARGEST: Final = 16 * 1024 * 1024
 
 

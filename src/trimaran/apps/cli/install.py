@@ -17,12 +17,11 @@ import click
 from trimaran.host.config import CLIENTS, Machine
 from trimaran.host.config.transfer import name_for
 
+from .arguments import WORKSPACE
 from .completion import TargetWords
 from .config import read_variables, send_out
 from .load import load, parse
 from .output import Screen
-
-__all__ = ["command"]
 
 
 @click.command("install", short_help="Register a server of yours in Claude Desktop, Cursor, VS Code and others.")
@@ -35,12 +34,7 @@ __all__ = ["command"]
 @click.option("--env", multiple=True, metavar="K=V", help="Set this variable for the server. Repeatable.")
 @click.option("--replace", is_flag=True, help="Write over a server of the same name.")
 @click.option("--dry-run", is_flag=True, help="Show what would be written, secrets masked; write nothing.")
-@click.option(
-    "--workspace",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="The directory of the project.  [the current one]",
-)
+@WORKSPACE
 def command(
     target: str,
     *,

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from trimaran import Client
     from trimaran.host.context.report import ContextReport, ToolOfServer
 
-__all__ = ["command"]
-
 _WIDTH: Final = 30  # cells of the longest bar
 _MOST_TOOLS: Final = 25  # bars of single tools; --all draws every one
 _MOST_NOTES: Final = 10

@@ -25,8 +25,6 @@ from .target import ClientCommand, client_options, read_settings, split_words
 if TYPE_CHECKING:
     from trimaran import Client
 
-__all__ = ["command"]
-
 KINDS: Final = ("tools", "resources", "templates", "prompts")
 _TITLES: Final = {"templates": "Resource templates"}
 _EVERY_KIND: Final = frozenset(("string", "number", "boolean", "object", "array", "null"))

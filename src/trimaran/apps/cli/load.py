@@ -23,8 +23,6 @@ from trimaran.errors import ConfigError
 if TYPE_CHECKING:
     from trimaran.server.server import Server
 
-__all__ = ["BrokenFile", "ServerFile", "load", "load_module", "parse"]
-
 # Common names of a server, most explicit first, for a module that has several.
 USUAL_NAMES: Final = ("server", "mcp", "app")
 _MOST_LISTED: Final = 12

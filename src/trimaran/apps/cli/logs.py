@@ -8,8 +8,6 @@ from __future__ import annotations
 import logging
 import sys
 
-__all__ = ["log_to_stderr"]
-
 
 class _SafeFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:

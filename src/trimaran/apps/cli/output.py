@@ -37,8 +37,6 @@ from trimaran.types import (
     TextResourceContents,
 )
 
-__all__ = ["Saver", "Screen", "holds_file", "in_one_line", "safe", "to_json"]
-
 _WIDTH: Final = 80  # of what is no terminal: logs are read at eighty columns
 _LEVEL_STYLES: Final = {"warning": "yellow", "error": "red", "critical": "red", "alert": "red", "emergency": "red"}
 # Where mimetypes knows nothing, or not the ending people use.
@@ -156,7 +154,6 @@ class Screen:
                 self.value(block)
 
     def contents(self, resource: Any, saver: Saver) -> None:
-        """The contents of a resource."""
         match resource:
             case TextResourceContents():
                 self.text(resource.text)

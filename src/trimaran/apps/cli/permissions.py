@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from trimaran.host.config.model import Touch
     from trimaran.host.permissions import RuleProblem, RulesRead, Subject
 
-__all__ = ["command"]
-
 _NAMES: Final = "Name a tool, mcp__SERVER__TOOL, or what a server asks the person, Elicit(SERVER)."
 
 

@@ -21,8 +21,6 @@ from .output import Screen
 if TYPE_CHECKING:
     from trimaran.host.trust.review import DefinitionKind
 
-__all__ = ["command"]
-
 _JSON: Final = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from trimaran.errors import ProtocolError, Unsupported
 
-from .arguments import read_words
+from .arguments import FOLDER, read_words
 from .call import not_among
 from .completion import TargetWords
 from .output import Saver, Screen, in_one_line
@@ -21,15 +21,13 @@ from .target import ClientCommand, client_options, missing_word, read_settings, 
 if TYPE_CHECKING:
     from trimaran import Client
 
-__all__ = ["command"]
-
 
 @click.command("prompt", cls=ClientCommand, short_help="Get a prompt.")
 @click.argument("words", nargs=-1, metavar="TARGET NAME [KEY=VALUE]...", type=TargetWords())
 @click.option("--json", "as_json", is_flag=True, help="Print the raw result as JSON, and nothing else.")
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     default=Path(),
     metavar="DIR",
     help="Where pictures and other files are saved.  [the current directory]",

@@ -25,8 +25,6 @@ from .output import Screen, in_one_line, safe, to_json
 if TYPE_CHECKING:
     from trimaran.client.server_requests import Elicitation
 
-__all__ = ["Answerer", "Field", "Terminal", "TerminalLines"]
-
 
 class Terminal(Protocol):
     """The terminal's input, line by line."""

@@ -12,6 +12,7 @@ import click
 
 from trimaran.types import BlobResourceContents
 
+from .arguments import FOLDER
 from .completion import TargetWords
 from .output import Saver, Screen
 from .run import run
@@ -20,18 +21,11 @@ from .target import ClientCommand, client_options, missing_word, read_settings, 
 if TYPE_CHECKING:
     from trimaran import Client
 
-__all__ = ["command"]
-
 
 @click.command("read", cls=ClientCommand, short_help="Read a resource.")
 @click.argument("words", nargs=-1, metavar="TARGET URI", type=TargetWords())
 @click.option("--json", "as_json", is_flag=True, help="Print the raw result as JSON, and nothing else.")
-@click.option(
-    "--out",
-    type=click.Path(file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Where what is not text is saved.  [the current directory]",
-)
+@click.option("--out", type=FOLDER, metavar="DIR", help="Where what is not text is saved.  [the current directory]")
 @client_options(answers=True)
 @click.pass_context
 def command(ctx: click.Context, words: Sequence[str], as_json: bool, out: Path | None, **options: Any) -> int:

@@ -41,8 +41,6 @@ from trimaran.protocol.json_lines import LineReader, LineTooLong
 from trimaran.protocol.versions import MODERN
 from trimaran.transports.stop_signals import ENDS, hangup
 
-__all__ = ["FileWatcher", "HttpFront", "StdioFront", "WorkerTurn"]
-
 _TICK: Final = 0.02  # seconds between looks at processes and signals
 _POLL: Final = 0.25  # seconds between looks at the files: a save is noticed before the hand is off the keyboard
 _LOAD_SECONDS: Final = 60.0  # the slowest honest import; a worker that takes longer is given up

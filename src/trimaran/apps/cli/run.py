@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from trimaran.client.option_types import LogLevel
     from trimaran.client.server_requests import LogEntry
 
-__all__ = ["connect_options", "connect_target", "run", "run_loop", "show_log"]
-
 Work = Callable[["Client"], Awaitable[int]]
 
 _STDERR_LINES: Final = 200  # as many as the transport of children keeps
@@ -42,7 +40,6 @@ _TERMINATED: Final = 128 + 15  # a shell's exit code for a process that SIGTERM 
 
 
 def connect_target(target: Target) -> Any:
-    """The target as `connect` takes it."""
     if not target.is_http:
         return list(target.command)
     return {"url": target.url, "transport": target.transport} if target.transport != "http" else target.url

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from .arguments import FILE
 from .completion import TargetWords
 from .load import ServerFile, load, parse
 from .logs import log_to_stderr
@@ -23,8 +24,6 @@ from .target import ClientCommand
 if TYPE_CHECKING:
     from trimaran.server.server import Server
 
-__all__ = ["command"]
-
 _ORIGIN_WORDS: Final[dict[tuple[str, ...], Any]] = {("any",): "any", ("*",): "any", ("none",): []}
 _FLAGS: Final = {
     "origins": "allowed-origin",
@@ -33,8 +32,6 @@ _FLAGS: Final = {
     "forward_headers": "forward-header",
 }
 LEVELS: Final = ("debug", "info", "warning", "error")
-
-FILE: Final = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command(

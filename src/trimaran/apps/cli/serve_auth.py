@@ -22,8 +22,6 @@ from trimaran.files import read_file
 from .auth.hash import PEPPER
 from .load import BrokenFile, ServerFile, load_module, parse
 
-__all__ = ["FORMS", "check_unused", "provider", "read_keys"]
-
 _LARGEST_KEYS: Final = 4 * 1024 * 1024  # bytes; some forty thousand keys
 FORMS: Final = (
     "--auth is the name of a provider in the served file (--auth auth), one in another (--auth FILE.py:NAME), "

@@ -12,8 +12,6 @@ from .target import is_behind_dashes
 if TYPE_CHECKING:
     from trimaran.server.server import Server
 
-__all__ = ["MockSource", "is_mock"]
-
 
 def is_mock(ctx: click.Context, words: Sequence[str]) -> bool:
     """True if the words name the file of a recording, perhaps with a server of it: recording.json#boats."""

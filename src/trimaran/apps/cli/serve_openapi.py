@@ -22,8 +22,6 @@ from .target import Settings, Target, is_behind_dashes, read_settings
 if TYPE_CHECKING:
     from trimaran.server.server import Server
 
-__all__ = ["OPENAPI", "OpenApiSource", "is_openapi", "openapi_options"]
-
 OPENAPI: Final = ("base_url", "credentials", "include", "exclude", "forward_headers", "forward_token")
 """The options of a document, as click names them."""
 

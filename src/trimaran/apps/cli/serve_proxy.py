@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from trimaran.oauth import OAuth
     from trimaran.server.server import Server
 
-__all__ = ["REACH", "ProxySource", "is_remote", "proxy_options"]
-
 REACH: Final = ("headers", "bearer", "token_env", "login", "env", "inherit_env", "era")
 """The options that say how a target is reached, as click names them."""
 

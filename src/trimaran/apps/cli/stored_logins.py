@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from trimaran.oauth import OAuth
     from trimaran.state import TokenStore
 
-__all__ = ["allow_private", "brings_own", "default_name", "find_login", "headers_of", "name_of", "used_store"]
-
 logger: Final = logging.getLogger("trimaran.apps.cli")
 
 

@@ -36,18 +36,6 @@ from trimaran.host.terminal_text import in_one_line
 
 from .exit_codes import EPILOG
 
-__all__ = [
-    "ClientCommand",
-    "Settings",
-    "Target",
-    "client_options",
-    "is_behind_dashes",
-    "names_nearby",
-    "parse_target",
-    "read_settings",
-    "split_words",
-]
-
 _HEADER: Final = re.compile(r"([!#$%&'*+\-.^_`|~0-9A-Za-z]+)\s*[=:]\s*(.*)", re.DOTALL)
 _REFERENCE: Final = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 # `localhost:9090/mcp`, `boats.example/mcp`: a URL with its beginning left off.

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from trimaran import Client
     from trimaran.client import Elicitation
 
-__all__ = ["Tour", "TourFailed"]
-
 Params = dict[str, Any]
 
 _MARGIN: Final = 3

@@ -26,8 +26,6 @@ from .serve import LEVELS
 if TYPE_CHECKING:
     from trimaran.ext.tasks.docket import Docket
 
-__all__ = ["command"]
-
 # How long a worker tries to stop bodies that ignore cancellation. When it is gone, others take its tasks over.
 _LAST_SECONDS: Final = 20.0
 

@@ -38,9 +38,10 @@ from trimaran.host import ConsentBridge, Host, Question, ServerStatus
 from trimaran.host.terminal_text import in_one_line, safe
 
 from .cards import SETTLE, Card
+from .completion import CompletionMenu, complete
 from .errors import show_fault
 from .history import History
-from .input import CompletionMenu, LineError, complete, is_unnamed_secret
+from .input import LineError, is_unnamed_secret
 from .pages import Pages
 from .pictures import prepare_pictures
 from .prompt import Choices, PromptInput, QuitRequested, Scrolled, Submitted
@@ -55,8 +56,6 @@ from .typeahead import as_keys, typed_ahead
 if TYPE_CHECKING:
     from trimaran.apps.conversation.model import Conversation
     from trimaran.client import Sampling
-
-__all__ = ["ConsoleApp", "run_console"]
 
 _TICK: Final = 0.1  # seconds between two drawings
 _BROKEN: Final = 70  # as the other commands end after a mistake of ours

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from .pages import Pages
 
-__all__ = ["CallView", "CallsApp", "RunningCallViews"]
-
 _LONGEST: Final = 400  # characters of arguments in the line of a call
 _LOG_SECONDS: Final = 1.0  # for the log of a failure to come
 
@@ -51,8 +49,6 @@ class CallsApp(Protocol):
 
 @final
 class CallView:
-    """One call in the transcript."""
-
     def __init__(self, place: CallsApp, name: str, arguments: Mapping[str, Any]) -> None:
         self._place = place
         self._title = Text().append(in_one_line(name, 200), style="bold")
@@ -100,7 +96,6 @@ class CallView:
             self._place.transcript.change(self.entries[1], self.bar.drawn())
 
     def show(self, result: ToolResult) -> None:
-        """Show the result."""
         place = self._place
         parts = place.pages.first(result)
         if parts is None:
@@ -160,7 +155,6 @@ class RunningCallViews:
         return view
 
     def end(self, view: CallView) -> None:
-        """It is over."""
         if view in self._running:
             self._running.remove(view)
 

@@ -26,8 +26,6 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Button, Static
 
-__all__ = ["SETTLE", "Card"]
-
 _FRAME: Final = 6  # lines of a card besides what is asked: its border, its title, its answers, and a gap after each
 _SHORT: Final = 16  # lines of a terminal on which there is no room for gaps
 _NARROW: Final = 70  # columns of one on which the answers stand close

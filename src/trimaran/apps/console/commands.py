@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from .pages import Pages
     from .transcript import Kind
 
-__all__ = ["Commands", "CommandsApp", "show_help"]
-
 _MOST_ROWS: Final = 200  # of a list: beyond that a filter is needed to find anything
 _MOST_PAGES: Final = 50
 
@@ -268,7 +266,6 @@ def _rest(rows: Sequence[Any], kind: str) -> list[RenderableType]:
 
 
 def show_help(*, has_model: bool) -> list[RenderableType]:
-    """The text of `/help`."""
     forms = [
         ("server:tool key=value", "call a tool; key:=JSON, or one {...} for all arguments"),
         ("text with @server:resource", "send it to the model" if has_model else "see it with what the resource holds"),

@@ -25,8 +25,6 @@ from trimaran.types import Prompt
 from .lookup import COMMANDS, Argument, arguments_of, find_address, find_tool, tools_of
 from .shell_words import Token, quote, split_words
 
-__all__ = ["MOST_OPTIONS", "CompletionMenu", "Option", "complete"]
-
 MOST_OPTIONS: Final = 50
 _PATIENCE: Final = 5.0  # seconds for a server that is asked while somebody waits with a finger on Tab
 # A server's name, or its safe name: a name with a blank or an "@" in it is mentioned by the latter.

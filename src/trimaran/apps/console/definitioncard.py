@@ -22,8 +22,6 @@ from .questions import QuestionCard
 if TYPE_CHECKING:
     from trimaran.host import HeldDefinition
 
-__all__ = ["DefinitionCard", "show_difference"]
-
 _MOST: Final = 50  # definitions on a card; `trimaran pins diff` has them all
 _MOST_TEXT: Final = 4000  # characters of one piece
 _STYLES: Final = {"same": "dim", "removed": "red strike", "added": "green"}

@@ -25,13 +25,10 @@ from trimaran.host.trust import UNTRUSTED
 if TYPE_CHECKING:
     from trimaran.host import Host
 
-__all__ = ["show_fault", "what_to_do"]
-
 _MOST: Final = 4000  # characters of one error: a server may put a whole page into it
 
 
 def show_fault(error: BaseException, host: Host | None = None) -> Text:
-    """The block."""
     title, reason, advice = _describe_error(error, host)
     if len(reason) > _MOST:
         reason = f"{reason[:_MOST]}..."

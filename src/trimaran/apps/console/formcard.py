@@ -33,8 +33,6 @@ from .questions import QuestionCard, show_warnings
 if TYPE_CHECKING:
     from trimaran.host import Question
 
-__all__ = ["FormCard"]
-
 _MOST_FIELDS: Final = 100  # more is no form for a person
 _TICKED: Final = "[x]"
 _EMPTY: Final = "[ ]"
@@ -132,8 +130,6 @@ def _widget(field: Field) -> Widget:
 
 @final
 class FormCard(QuestionCard):
-    """The form."""
-
     title_text = "A server asks you to fill in a form"
     BINDINGS: ClassVar[list[BindingType]] = [
         # No priority: it is to come after the letters that were typed before it.

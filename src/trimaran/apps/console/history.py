@@ -20,8 +20,6 @@ from trimaran.files import read_file
 from trimaran.host.config import Machine
 from trimaran.protocol.mask import TOKEN
 
-__all__ = ["History", "default_file", "looks_secret"]
-
 _MOST: Final = 500  # lines
 _LONGEST: Final = 10_000  # characters of a line that is kept: pasted pages are not for up and down
 _LARGEST: Final = 4 * 1024 * 1024  # bytes of a file that is ours

@@ -27,24 +27,9 @@ from trimaran.host.terminal_text import in_one_line
 from trimaran.schema.typed_values import Word, WordError, fit, parse_json, read_words, unknown_key
 from trimaran.types import Tool
 
-from .completion import CompletionMenu, Option, complete
 from .history import looks_secret
 from .lookup import COMMANDS, Argument, arguments_of, find_address, find_tool, main_argument, nearest, tools_of
 from .shell_words import Token, split_words
-
-__all__ = [
-    "COMMANDS",
-    "CallLine",
-    "CommandLine",
-    "CompletionMenu",
-    "LineError",
-    "MessageLine",
-    "Option",
-    "ServerNotStarted",
-    "complete",
-    "is_unnamed_secret",
-    "read_line",
-]
 
 _NAME: Final = re.compile(r"[A-Za-z_$][\w$.-]*")
 _MOST_NAMED: Final = 8  # arguments in an error

@@ -22,8 +22,6 @@ from .cards import Card
 if TYPE_CHECKING:
     from trimaran.host import Host
 
-__all__ = ["LoginCard"]
-
 _EVERY: Final = 0.5  # seconds between two looks at the clock
 
 

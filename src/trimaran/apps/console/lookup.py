@@ -15,8 +15,6 @@ from trimaran.host.terminal_text import in_one_line
 from trimaran.schema.typed_values import kinds_of, properties_of, target_of
 from trimaran.types import Tool
 
-__all__ = ["COMMANDS", "Argument", "arguments_of", "find_address", "find_tool", "main_argument", "nearest", "tools_of"]
-
 # name -> (what may follow it, what it does)
 COMMANDS: Final[dict[str, tuple[str, str]]] = {
     "/help": ("", "what can be typed here, and the keys"),
@@ -40,8 +38,6 @@ _MAX_DEPTH: Final = 8  # of references and unions
 
 
 class Argument(NamedTuple):
-    """One argument of a tool."""
-
     name: str
     kind: str
     """Its type, in a word."""

@@ -21,8 +21,6 @@ from .transcript import TranscriptEntry
 if TYPE_CHECKING:
     from trimaran.apps.conversation.model import Conversation, Event, TurnEnded
 
-__all__ = ["ModelTurn"]
-
 _LONGEST: Final = 40_000  # characters of one answer on the screen
 _ENDS: Final = {
     "max_tokens": "The answer was cut: it reached the most tokens of one answer.",
@@ -73,7 +71,6 @@ class ModelTurn:
         return self._conversation is conversation
 
     def cancel(self) -> None:
-        """End it."""
         if self._task is not None:
             self._task.cancel()
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from trimaran.client.results import ToolResult
     from trimaran.host import Host
 
-__all__ = ["PAGE", "Pages"]
-
 PAGE: Final = 6000  # characters: three or four screens of 80 by 24
 # The host's own notices. A server that writes such a line itself names an output that is not kept.
 _CUT: Final = re.compile(

@@ -26,8 +26,6 @@ from rich.text import Text
 
 from trimaran.host.terminal_text import in_one_line
 
-__all__ = ["DrawingBudget", "Picture", "listed", "picture_of", "prepare_pictures", "size_text"]
-
 _FORMATS: Final = ("PNG", "JPEG", "GIF", "WEBP", "BMP")
 _MOST_BYTES: Final = 20_000_000
 _MOST_PIXELS: Final = 16_000_000  # 4,000 by 4,000: half a second to unpack, 64 MB for a moment

@@ -28,9 +28,7 @@ from trimaran.host.terminal_text import in_one_line
 from .history import History
 
 if TYPE_CHECKING:
-    from .input import CompletionMenu
-
-__all__ = ["Choices", "PromptInput", "QuitRequested", "Scrolled", "Submitted"]
+    from .completion import CompletionMenu
 
 Result = TypeVar("Result")
 

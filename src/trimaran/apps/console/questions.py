@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from trimaran.host import ConsentBridge, Question
 
-__all__ = ["PageCard", "PermissionCard", "QuestionCard", "QuestionQueue", "SamplingCard", "card_for", "show_warnings"]
-
 log: Final = logging.getLogger("trimaran.apps.console")
 
 _MOST: Final = 20_000  # characters shown of arguments, or of a message

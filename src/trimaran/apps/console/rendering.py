@@ -38,19 +38,7 @@ from trimaran.types import (
 )
 
 from .lookup import Argument, arguments_of
-from .pictures import DrawingBudget, Picture, listed, picture_of, size_text
-
-__all__ = [
-    "Picture",
-    "in_one_line",
-    "safe",
-    "show_prompt",
-    "show_resource",
-    "show_result",
-    "show_text",
-    "show_tool",
-    "show_value",
-]
+from .pictures import DrawingBudget, listed, picture_of, size_text
 
 _MOST_TEXT: Final = 50_000  # characters of one block: some ten thousand lines on a narrow screen
 _MOST_LAID_OUT: Final = 8000  # of Markdown: a table of more takes a second to draw

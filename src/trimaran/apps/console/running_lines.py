@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from .transcript import TranscriptView
 
-__all__ = ["LinesApp", "RunningLines", "Work"]
-
 # Made when it is begun: a coroutine that is never begun complains.
 Work: TypeAlias = Callable[[], Coroutine[Any, Any, None]]
 

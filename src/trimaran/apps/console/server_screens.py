@@ -34,8 +34,6 @@ from .trustcard import TrustCard
 if TYPE_CHECKING:
     from trimaran.host import Host, ServerStatus
 
-__all__ = ["ServersScreen", "StderrScreen", "ToolsScreen"]
-
 _EVERY: Final = 0.5  # seconds between two looks at what changes by itself
 _MOST_LISTED: Final = 200  # tools of a server named in its summary; `t` has them all
 

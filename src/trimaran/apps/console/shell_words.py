@@ -14,8 +14,6 @@ import re
 import sys
 from typing import Final, NamedTuple
 
-__all__ = ["Token", "quote", "split_words"]
-
 _BLANKS: Final = re.compile(r"\s*")
 _KEY: Final = re.compile(r"""(?:[^\s=:"'{}\[\]]|:(?!=))+:?=""")
 _PLAIN: Final = re.compile(r"""[^\s"'\\]+""")

@@ -18,8 +18,6 @@ from trimaran.host.terminal_text import in_one_line
 from .errors import what_to_do
 from .transcript import spinner
 
-__all__ = ["StatusLine", "budget_of", "change_of", "style_of", "word_of"]
-
 _STYLES: Final = {"connected": "green", "starting": "yellow", "needs_auth": "magenta", "failed": "red"}
 _WORDS: Final = {"connected": "", "needs_auth": "log in", "disabled": "off"}
 
@@ -59,8 +57,6 @@ def budget_of(plan: BudgetPlan) -> str:
 
 @final
 class StatusLine(Static):
-    """The line."""
-
     def __init__(self) -> None:
         super().__init__(Text(""), id="status")
         self._content: tuple[object, ...] = ()

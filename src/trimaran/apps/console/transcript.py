@@ -28,8 +28,6 @@ from textual.timer import Timer
 
 from trimaran.host.terminal_text import in_one_line
 
-__all__ = ["Bar", "Kind", "TranscriptEntry", "TranscriptView", "duration", "now", "spinner"]
-
 log: Final = logging.getLogger("trimaran.apps.console")
 
 Kind: TypeAlias = Literal["", "result", "fault"]

@@ -22,15 +22,11 @@ if TYPE_CHECKING:
     from trimaran.host import Host
     from trimaran.host.trust.untrusted import Untrusted
 
-__all__ = ["TrustCard"]
-
 _MOST: Final = 100  # lines
 
 
 @final
 class TrustCard(Card[bool]):
-    """The question."""
-
     title_text = "Do you trust this project's configuration?"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer('yes')", show=False),

@@ -18,8 +18,6 @@ from typing import Final, NamedTuple
 
 from textual import events
 
-__all__ = ["TypedAhead", "as_keys", "typed_ahead"]
-
 _MOST: Final = 65536  # bytes; a terminal in line mode keeps 4096
 _NAMED: Final = {"\n": "enter", "\r": "enter", "\t": "tab", "\x7f": "backspace"}
 # Does it draw pictures by itself (kitty's graphics protocol)? What kind of terminal is it, which every one answers?

@@ -16,8 +16,6 @@ from trimaran.format import Format, lint, profile_named
 from trimaran.format.providers import to_provider
 from trimaran.host import BudgetPlan, Host, UnknownName
 
-__all__ = ["ModelToolList", "ModelTools"]
-
 _DOTS: Final = "..."
 # One validator for the schema of schemas: a validator for each schema would fetch any address that a server names as `$schema`.
 _SCHEMA_OF_SCHEMAS: Final = jsonschema_rs.Draft202012Validator({"$ref": "https://json-schema.org/draft/2020-12/schema"})

@@ -13,8 +13,6 @@ import zlib
 from collections.abc import Callable
 from typing import Final
 
-__all__ = ["FLAG_SIDE", "chart", "hoist", "picture"]
-
 Colour = tuple[int, int, int]
 Painter = Callable[[float, float], Colour]
 

@@ -25,8 +25,6 @@ from trimaran.types import ImageContent, PromptMessage
 
 from .flags import chart, hoist
 
-__all__ = ["server"]
-
 server: Server = Server(
     "port-trimaran",
     title="Port Trimaran",

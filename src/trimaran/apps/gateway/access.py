@@ -21,8 +21,6 @@ from trimaran.host.permissions.subjects import Subject
 
 from .settings import GatewaySettings
 
-__all__ = ["Access", "caller_name"]
-
 _MOST_POLICIES: Final = 1024
 _MOST_CALLERS: Final = 4096
 

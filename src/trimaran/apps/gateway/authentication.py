@@ -21,8 +21,6 @@ from trimaran.auth.refusal import Refused
 
 from .settings import GatewaySettings
 
-__all__ = ["Authentication", "ViewAuthentication", "read_provider"]
-
 
 def read_provider(settings: GatewaySettings) -> Provider | None:
     """The provider of the configuration; None if nobody is asked.

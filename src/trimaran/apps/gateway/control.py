@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
     from .logins import ServerLogins
 
-__all__ = ["OTHER_SUBJECTS", "Controls", "RecentCall", "ServerControl", "Status", "secrets_of"]
-
 log: Final = logging.getLogger("trimaran.gateway")
 
 Status: TypeAlias = Literal["ok", "tool_error", "input_required", "error", "denied", "limited", "cancelled"]

@@ -21,8 +21,6 @@ from trimaran.oauth import ClientCredentials
 from trimaran.protocol.inbound import IncomingCall
 from trimaran.proxy.connections import CallerAuth
 
-__all__ = ["UpstreamCredentials", "credentials_of"]
-
 
 @final
 class UpstreamCredentials:

@@ -56,8 +56,6 @@ if TYPE_CHECKING:
     from trimaran.ext.otel import Telemetry
     from trimaran.server.transform_options import TransformOptions
 
-__all__ = ["Gateway", "ServedUpstream"]
-
 log: Final = logging.getLogger("trimaran.gateway")
 
 # What endpoints are made with; a reload cannot change it.

@@ -51,8 +51,6 @@ from trimaran.transports.oauth_driver import perform
 
 from .store_lock import StoreLocks
 
-__all__ = ["LoginDesk", "ServerLogins"]
-
 log: Final = logging.getLogger("trimaran.gateway")
 
 _PERSON_SECONDS: Final = 600.0  # to log in; a person may have to find a phone first

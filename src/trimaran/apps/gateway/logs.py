@@ -12,8 +12,6 @@ import msgspec
 
 from trimaran.protocol.mask import Mask, secrets_in
 
-__all__ = ["LogFormatter", "configuration_secrets", "log_to_stderr"]
-
 
 @final
 class LogFormatter(logging.Formatter):

@@ -21,8 +21,6 @@ from typing import Any, Final, Protocol, final
 
 from trimaran.errors import ConfigError
 
-__all__ = ["Metrics", "Observed"]
-
 # Seconds; a relayed call takes a millisecond, a build takes minutes.
 _BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _BOUNDS: Final = (*map(str, _BUCKETS), "+Inf")

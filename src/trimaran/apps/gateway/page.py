@@ -29,8 +29,6 @@ from .control import RecentCall
 if TYPE_CHECKING:
     from .gateway import Gateway
 
-__all__ = ["SignIn", "StatusPage", "read_form", "words_of_others"]
-
 _COOKIE: Final = "trimaran_gateway"
 _SIGNED_IN_SECONDS: Final = 8 * 3600.0  # a working day
 _PURPOSE: Final = b"gateway page"

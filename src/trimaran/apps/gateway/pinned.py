@@ -18,8 +18,6 @@ from trimaran.types import Prompt, ResourceTemplate, Tool
 
 from .settings import GatewaySettings
 
-__all__ = ["PinnedDefinitions"]
-
 Definition = Tool | Prompt | ResourceTemplate
 
 

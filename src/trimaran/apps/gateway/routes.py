@@ -25,8 +25,6 @@ from .page import SignIn, StatusPage, read_form
 if TYPE_CHECKING:
     from .gateway import Gateway, ServedUpstream
 
-__all__ = ["Routes"]
-
 _TEXT: Final = {"content-type": "text/plain; charset=utf-8", "cache-control": "no-store"}
 _NO_STORE: Final = {"cache-control": "no-store"}
 

@@ -23,8 +23,6 @@ from trimaran.transports.stop_signals import ENDS, hear
 from .gateway import Gateway
 from .logs import LogFormatter
 
-__all__ = ["Reloader", "run_gateway"]
-
 log: Final = logging.getLogger("trimaran.gateway")
 
 # Seconds between two looks at the files. Editors write them in several steps, and a person does not notice a second.

@@ -21,16 +21,6 @@ from trimaran.host.permissions.callers import check_callers
 from trimaran.option_names import suggestion
 from trimaran.server.transform_options import read_transforms
 
-__all__ = [
-    "GatewaySettings",
-    "RateSettings",
-    "ServerSettings",
-    "ToolLimit",
-    "ViewSettings",
-    "read_settings",
-    "read_views",
-]
-
 T = TypeVar("T")
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")

@@ -19,8 +19,6 @@ from typing import Any, Final, final
 
 from trimaran.state.contracts import SessionRecord, SessionStore, StoreConflict, StoreError, StoreUnavailable
 
-__all__ = ["StoreLocks"]
-
 _LIFETIME: Final = 15.0  # seconds after which the lock of a killed process is free; a refresh takes less than one
 _RENEWAL: Final = _LIFETIME / 3
 _PAUSES: Final = (0.02, 0.05, 0.1, 0.25)  # seconds between attempts; each costs the store one command

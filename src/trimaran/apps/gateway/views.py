@@ -20,8 +20,6 @@ from .settings import ViewSettings
 if TYPE_CHECKING:
     from .gateway import ServedUpstream
 
-__all__ = ["ServedView", "build_view", "mount_in_view"]
-
 
 @final
 class ServedView:

@@ -15,8 +15,6 @@ from typing import Final, final
 
 from trimaran.protocol.headers import HeaderLookup
 
-__all__ = ["PageAccess"]
-
 _BYTES: Final = 32
 
 

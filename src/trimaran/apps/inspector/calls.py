@@ -32,8 +32,6 @@ from .servers import InspectedServer, Servers
 from .summaries import MessageHead
 from .wire import CALL, MessageRow
 
-__all__ = ["CallBook", "CallRow", "InspectedCall", "NewCall"]
-
 _MOST_CALLS: Final = 2_000
 _MOST_RESULT_BYTES: Final = 128 * 1024 * 1024  # of all results; the oldest are forgotten first
 _MOST_LINES: Final = 1_000  # of progress and of log, for one call

@@ -29,8 +29,6 @@ from .wire import REPLIES
 if TYPE_CHECKING:
     from .servers import InspectedServer
 
-__all__ = ["KINDS", "Catalog", "CatalogKind", "SchemaViolation", "TaskCard", "ToolCard"]
-
 CatalogKind: TypeAlias = Literal["tools", "resources", "templates", "prompts", "skills", "tasks"]
 KINDS: Final[tuple[CatalogKind, ...]] = get_args(CatalogKind)
 _METHODS: Final[dict[CatalogKind, str]] = {

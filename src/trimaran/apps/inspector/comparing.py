@@ -10,8 +10,6 @@ from msgspec import Struct
 
 from .recording import RecordedCall, RecordedSession
 
-__all__ = ["DiffLine", "compare_sessions", "diff_json", "diff_lines", "without_era"]
-
 _MOST_LINES: Final = 5_000  # of one value; difflib takes the square of it
 _CONTEXT: Final = 3
 _OF_ERA: Final = frozenset({"resultType", "ttlMs", "cacheScope"})

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from .questions import PersonQuestion
     from .servers import InspectedServer, Reach
 
-__all__ = ["answering", "answers_of", "call_expression", "copy_call", "copy_message", "python_of", "target_literal"]
-
 
 def copy_message(inspector: Inspector, row: MessageRow, form: str) -> str:
     """A message in one of the forms `curl`, `python`, `pytest` and `json`."""

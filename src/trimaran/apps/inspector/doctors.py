@@ -13,8 +13,6 @@ from .events import PageEvents
 from .requests import NotThere, WrongState
 from .servers import InspectedServer, Reach, Servers
 
-__all__ = ["Doctors", "Examine"]
-
 _SECONDS: Final = 120.0  # for a whole examination: its own waits add up to less
 Examine: TypeAlias = Callable[[Reach, Callable[[Any], None]], Awaitable[None]]
 """Examines a target; calls back with each check, a struct."""

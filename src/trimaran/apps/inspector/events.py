@@ -17,8 +17,6 @@ from typing import Any, Final, final
 
 import msgspec
 
-__all__ = ["BATCH_SECONDS", "PageEvents", "now_ms"]
-
 BATCH_SECONDS: Final = 0.05
 """Between two batches: 20 a second is what a person sees as at once, and leaves the page time to draw."""
 _KEEP_ALIVE_SECONDS: Final = 15.0  # half of the shortest proxy timeout seen

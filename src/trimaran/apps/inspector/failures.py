@@ -31,8 +31,6 @@ from trimaran.errors import (
     Unsupported,
 )
 
-__all__ = ["Blame", "PageFailure", "failure_of"]
-
 Blame: TypeAlias = Literal["server", "transport", "check", "auth", "client", "person"]
 
 # The first class that fits decides, so subclasses stand before their bases.

@@ -14,8 +14,6 @@ from trimaran.host.trust.scan import scan_tool
 from trimaran.schema.validate import Validator, check_object_schema
 from trimaran.types import Tool
 
-__all__ = ["ToolFinding", "findings_of"]
-
 Severity: TypeAlias = Literal["info", "warn", "fail"]
 _PROVIDERS: Final = ("anthropic", "openai", "gemini")
 _SEVERITIES: Final[dict[str, Severity]] = {"note": "info", "warn": "warn", "ask": "fail"}

@@ -11,8 +11,6 @@ from typing import Final, final
 
 from msgspec import Struct
 
-__all__ = ["Frames", "ViewFrame"]
-
 _MOST: Final = 64
 _MOST_BYTES: Final = 64 * 1024 * 1024
 

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
     from .inspector import Inspector
     from .wire import TracedExchange
 
-__all__ = ["har_of"]
-
 
 def har_of(inspector: Inspector, server: str | None) -> dict[str, Any]:
     """All exchanges, or those of one server."""

@@ -19,8 +19,6 @@ from trimaran.types import CallToolResult
 
 from .recording import RecordedCall, RecordedServer, RecordedSession, read_recording
 
-__all__ = ["is_recording", "load_mock", "mock_server"]
-
 _LARGEST: Final = 256 * 1024 * 1024  # bytes of a recording
 _HEAD: Final = 4096  # bytes in which the mark of a recording stands
 

@@ -37,8 +37,6 @@ from .wire import mask_header
 if TYPE_CHECKING:
     from .inspector import Inspector
 
-__all__ = ["OAuthFlows", "OAuthStep", "OAuthView"]
-
 _PHASES: Final = (
     ("protected resource", "discovery"),
     ("authorization server", "discovery"),

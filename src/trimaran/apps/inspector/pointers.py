@@ -6,8 +6,6 @@ import ast
 import re
 from typing import Any, Final, cast
 
-__all__ = ["pointer_of", "step_of", "value_at"]
-
 # One step of a path as `schema.validate.path_text` writes it: .name, [0] or ['a b'].
 _STEP: Final = re.compile(
     r"""\.(?P<name>[^.\[\]]+)|\[(?P<index>\d+)\]|\[(?P<quoted>'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]"""

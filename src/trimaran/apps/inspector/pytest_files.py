@@ -9,8 +9,6 @@ from typing import Any, Final
 from .copying import answering, assertions, call_expression, identifier, python_of
 from .recording import RecordedCall, RecordedServer, RecordedSession
 
-__all__ = ["write_tests"]
-
 _HEAD: Final = '''"""{name}: made by `trimaran inspect` of a recorded session.
 
 Run it against the recorded target, or another: {variable}=http://127.0.0.1:9090/mcp pytest {file}

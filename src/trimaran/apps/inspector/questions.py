@@ -24,8 +24,6 @@ from trimaran.types import Json
 from .events import PageEvents, now_ms
 from .requests import BadRequest, NotThere
 
-__all__ = ["AnsweredQuestion", "PersonQuestion", "QuestionDesk"]
-
 _MOST_KEPT: Final = 1_000  # answered ones, for the calls that show them
 
 Kind = Literal["elicit", "url", "sampling", "request"]

@@ -17,8 +17,6 @@ from trimaran.depth import check_depth
 from trimaran.errors import ConfigError
 from trimaran.testing.cassette import MessageMask
 
-__all__ = ["FORMAT", "RecordedCall", "RecordedMessage", "RecordedServer", "RecordedSession", "read_recording"]
-
 FORMAT: Final = 1
 _KINDS: Final = ("tool", "resource", "prompt", "request")
 _LAST_MOMENT: Final = 8.64e15  # milliseconds: browsers know no later date

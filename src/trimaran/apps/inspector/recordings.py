@@ -20,8 +20,6 @@ from .servers import InspectedServer
 if TYPE_CHECKING:
     from .inspector import Inspector
 
-__all__ = ["RecordingBook", "RecordingRow"]
-
 _MOST: Final = 50
 
 

@@ -8,8 +8,6 @@ from typing import Any, cast
 from trimaran.depth import decode_json
 from trimaran.errors import Error
 
-__all__ = ["BadRequest", "NotThere", "WrongState", "integer", "read_object", "texts"]
-
 
 class BadRequest(Error):
     """The request cannot be understood or does not fit. `details` are further members of the answer."""

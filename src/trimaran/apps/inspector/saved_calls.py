@@ -38,8 +38,6 @@ from .requests import BadRequest
 if TYPE_CHECKING:
     from .inspector import Inspector
 
-__all__ = ["CallToRepeat", "Expectation", "RunResult", "SavedCalls", "junit_of", "read_calls", "write_calls"]
-
 _KINDS: Final = ("tool", "resource", "prompt", "request")
 _MOST: Final = 5_000
 _NOT_XML: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -27,8 +27,6 @@ from trimaran.protocol.mask import Mask, mask_command, mask_url, secrets_in
 from .requests import BadRequest, NotThere
 from .servers import Reach, ServerSource
 
-__all__ = ["SourceRow", "Sources", "reach_of_entry"]
-
 _MOST: Final = 500
 
 

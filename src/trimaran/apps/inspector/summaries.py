@@ -10,8 +10,6 @@ from msgspec import Raw, Struct
 from trimaran.host.terminal_text import in_one_line
 from trimaran.protocol.meta import KEY_SERVER_INFO
 
-__all__ = ["MessageHead", "read_envelope", "summarise"]
-
 _WIDTH: Final = 160
 _LONGEST_LIST: Final = 4 * 1024 * 1024  # bytes; counting its entries takes some milliseconds
 # The members of params that say what a request is about, in the order they are looked for.

@@ -34,8 +34,6 @@ from .wire import ServerTap
 if TYPE_CHECKING:
     from .inspector import Inspector
 
-__all__ = ["TRIALS", "Outcome", "TrialResult", "run_trial"]
-
 TrialName: TypeAlias = Literal[
     "modern",
     "legacy",

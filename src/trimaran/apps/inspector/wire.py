@@ -25,8 +25,6 @@ from trimaran.protocol.mask import MASK, Mask, mask_url
 from .events import PageEvents, now_ms
 from .summaries import MessageHead, read_envelope, summarise
 
-__all__ = ["CALL", "REPLIES", "ExchangeRow", "MessageLog", "MessageRow", "ServerTap", "TracedExchange"]
-
 MOST_MESSAGES: Final = 100_000
 """As many as the page shows; about 40 MB of rows."""
 MOST_BYTES: Final = 128 * 1024 * 1024

@@ -46,24 +46,6 @@ from trimaran.types import Json, Tool, as_object
 from .metadata import ui_of
 from .views import View
 
-__all__ = [
-    "Bridge",
-    "Cancelled",
-    "DisplayMode",
-    "Initialized",
-    "Logged",
-    "MessageRefused",
-    "MessageRequest",
-    "ModelContext",
-    "OpenLink",
-    "ResourceRead",
-    "SizeChanged",
-    "TornDown",
-    "ViewEvent",
-    "ViewToolCall",
-    "forward",
-]
-
 log: logging.Logger = logging.getLogger("trimaran.ext.apps")
 
 VERSION: Final = "2026-01-26"

@@ -35,8 +35,6 @@ from trimaran.types import Json, Resource, ResourceTemplate
 from .metadata import IDENTIFIER, MIME_TYPE, ViewMeta, check_view_uri, ui_of
 from .policy import Csp
 
-__all__ = ["Apps", "supports_ui"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 _NO_TOOLS: Final[frozenset[str]] = frozenset()

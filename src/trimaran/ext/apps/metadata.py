@@ -18,8 +18,6 @@ from trimaran.types import Json, Tool, as_object
 
 from .policy import PERMISSIONS, Csp
 
-__all__ = ["IDENTIFIER", "MIME_TYPE", "UiTool", "ViewMeta", "Visibility", "check_view_uri", "ui_of", "ui_tool"]
-
 IDENTIFIER: Final = "io.modelcontextprotocol/ui"
 """The extension's name among the capabilities."""
 MIME_TYPE: Final = "text/html;profile=mcp-app"

@@ -15,8 +15,6 @@ from msgspec import Struct
 
 from trimaran.types import Json
 
-__all__ = ["PERMISSIONS", "Csp", "allow_attribute", "origin_problem"]
-
 PERMISSIONS: Final[Mapping[str, str]] = {
     "camera": "camera",
     "microphone": "microphone",

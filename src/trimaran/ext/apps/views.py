@@ -22,8 +22,6 @@ from trimaran.types import BlobResourceContents, Json, Resource, TextResourceCon
 from .metadata import IDENTIFIER, MIME_TYPE, ViewMeta, check_view_uri, ui_of
 from .policy import Csp, allow_attribute
 
-__all__ = ["CAPABILITY", "View", "for_model", "may_app_call", "read_view", "view_from"]
-
 log: logging.Logger = logging.getLogger("trimaran.ext.apps")
 
 CAPABILITY: Final[dict[str, Json]] = {"extensions": {IDENTIFIER: {"mimeTypes": [MIME_TYPE]}}}

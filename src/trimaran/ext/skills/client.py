@@ -47,8 +47,6 @@ from .entry import (
 )
 from .frontmatter import Unreadable, read_frontmatter, same
 
-__all__ = ["Skill", "SkillContent", "SkillRejected", "SkillTampered", "SkillsClient"]
-
 log: logging.Logger = logging.getLogger("trimaran.client")
 
 Reason: TypeAlias = Literal["digest", "size", "frontmatter", "unlisted", "contents"]

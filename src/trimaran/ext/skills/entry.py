@@ -15,29 +15,6 @@ from msgspec import Raw, field
 from trimaran.types import Json, Resource
 from trimaran.types.wire import Params, Uri, Value, Wire
 
-__all__ = [
-    "DIRECTORY_READ",
-    "LONGEST_DESCRIPTION",
-    "MANIFEST",
-    "MARKDOWN",
-    "MOST_BYTES",
-    "MOST_FILES",
-    "SKILLS_CAPABILITY",
-    "SKILLS_EXTENSION",
-    "DirectoryParams",
-    "DirectoryResult",
-    "GetSkillResult",
-    "ListSkillsResult",
-    "SkillEntry",
-    "SkillParams",
-    "SkillResource",
-    "describe_fault",
-    "digest_of",
-    "is_inside",
-    "reserved_key",
-    "uri_of",
-]
-
 SKILLS_EXTENSION: Final = "io.modelcontextprotocol/skills"
 SKILLS_CAPABILITY: Final[dict[str, Json]] = {"extensions": {SKILLS_EXTENSION: {}}}
 """For `connect(capabilities=SKILLS_CAPABILITY)`: tells the server that this client knows of skills."""
@@ -67,8 +44,6 @@ class SkillResource(Value, frozen=True):
 
 
 class SkillEntry(Value, frozen=True):
-    """A skill as it is listed."""
-
     uri: str
     frontmatter: dict[str, Json]
     resources: list[SkillResource] | Literal["dynamic"]

@@ -41,8 +41,6 @@ from .entry import (
 )
 from .frontmatter import Frontmatter, Unreadable, read_frontmatter
 
-__all__ = ["DIRECTORY", "File", "Folder", "Snapshot"]
-
 DIRECTORY: Final = "inode/directory"
 
 # Enough for a thousand skills of usual size; past it somebody named the wrong folder, and a walk would take seconds.

@@ -21,8 +21,6 @@ from msgspec import Struct
 from trimaran.errors import ConfigError
 from trimaran.types import Json
 
-__all__ = ["Frontmatter", "Unreadable", "read_frontmatter", "same"]
-
 _MAX_CHARACTERS: Final = 64 * 1024  # the longest seen in public skills is about 3 KiB
 _MAX_DEPTH: Final = 20
 _EXACT: Final = 2**53  # past it a JSON number is no longer the same number everywhere

@@ -49,8 +49,6 @@ from .folder import File, Folder, Snapshot, describe
 if TYPE_CHECKING:
     from trimaran.server.server import Server
 
-__all__ = ["Skills"]
-
 log: logging.Logger = logging.getLogger("trimaran.server")
 
 # Of a page. An entry is never split, and a thousand entries of 512 files each would be no message any client takes.

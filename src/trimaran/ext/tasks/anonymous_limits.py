@@ -25,8 +25,6 @@ from trimaran.server.handlers import logger
 if TYPE_CHECKING:
     from .run import TaskRun
 
-__all__ = ["GAVE_WAY", "AnonymousLimits", "is_anonymous"]
-
 GAVE_WAY: Final = "the server had no room for another task, and this one had waited longest for an answer of its client, so it was ended"
 _PLACES: Final = 10
 # So long after the last time somebody was refused, or gave way, there is room again.

@@ -40,13 +40,13 @@ from trimaran.errors import (
     ProtocolError,
     TimedOut,
 )
-from trimaran.fleet import owner_text, unavailable
+from trimaran.fleet import unavailable
 from trimaran.protocol.envelope import Envelope, legacy_result
 from trimaran.protocol.inbound import IncomingCall
 from trimaran.protocol.journal import require_answer
 from trimaran.protocol.methods import Method, extend
 from trimaran.protocol.versions import V2025_11
-from trimaran.server.access import is_hidden
+from trimaran.server.access import is_hidden, owner_text
 from trimaran.server.dispatch import Serve
 from trimaran.server.results import call_result
 from trimaran.server.running_calls import ContinuesElsewhere
@@ -66,8 +66,6 @@ from .voice import TaskVoice
 
 if TYPE_CHECKING:
     from trimaran.server.server import Server
-
-__all__ = ["Tasks"]
 
 _PAGE: Final = 100
 # How long a client that waits or listens does not notice that the store is away.

@@ -25,8 +25,6 @@ from msgspec import Struct, field
 from trimaran.errors import Error, ProtocolError, ToolError
 from trimaran.protocol.journal import InputRequest
 
-__all__ = ["EMPTY", "MAX_JOURNAL_BYTES", "JournalFull", "JournalReply", "TaskJournal", "read_journal", "write_journal"]
-
 MAX_JOURNAL_BYTES: Final = 1_000_000
 """The whole journal is written with every step: beyond this size the store would do little else."""
 

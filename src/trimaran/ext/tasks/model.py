@@ -20,20 +20,6 @@ from msgspec import Raw, Struct, field
 from trimaran.errors import ProtocolError
 from trimaran.state.contracts import TaskRecord
 
-__all__ = [
-    "EXTENSION",
-    "RELATED",
-    "inputs_of",
-    "is_task_id",
-    "legacy_form",
-    "modern_form",
-    "new_task_id",
-    "read_error",
-    "unknown",
-    "write_error",
-    "write_inputs",
-]
-
 EXTENSION: Final = "io.modelcontextprotocol/tasks"
 RELATED: Final = "io.modelcontextprotocol/related-task"
 

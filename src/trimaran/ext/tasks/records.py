@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from trimaran.server.server import Server
     from trimaran.state.contracts import TaskStore as TaskStore
 
-__all__ = ["FOR_EVER", "TaskRecords", "store_errors"]
-
 KEPT_MS: Final = 3_600_000
 FOR_EVER: Final = 10 * 365 * 86_400.0
 """Seconds that stand for no end: everything in a store has one."""

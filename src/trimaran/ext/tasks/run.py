@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from .records import TaskRecords
     from .scheduler import Scheduler
 
-__all__ = ["TaskRun"]
-
 # The first pause before the store is tried again; it doubles up to two seconds.
 _PAUSE: Final = 0.05
 # Bytes of the result of a task: it is kept for an hour and more. Base64 of a 12 MB image fits.

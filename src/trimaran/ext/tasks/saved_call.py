@@ -24,8 +24,6 @@ from trimaran.types import CallToolParams, Implementation
 if TYPE_CHECKING:
     from trimaran.state.contracts import TaskRecord
 
-__all__ = ["RunnerNotes", "SavedCall", "read_extra", "rebuild", "started", "write_extra", "write_origin"]
-
 
 @final
 class SavedCall(Struct, frozen=True, omit_defaults=True):

@@ -43,8 +43,6 @@ from .voice import TaskLost
 if TYPE_CHECKING:
     from trimaran.server.server import Server
 
-__all__ = ["HANDED", "HOST", "Runner", "Scheduler"]
-
 HOST: Final = "host"
 """The worker of tasks that belong to the host program. They have no body and no end of lease."""
 HANDED: Final = "handed"

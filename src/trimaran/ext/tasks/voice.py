@@ -20,7 +20,7 @@ from trimaran.errors import Disconnected, ProtocolError
 from trimaran.protocol.inbound import IncomingCall
 from trimaran.protocol.journal import InputRequest, ask_key, check_same_ask, digest
 from trimaran.protocol.journal import Journal as CallJournal
-from trimaran.server.exchange import SENT, Exchange, Voice
+from trimaran.server.exchange import SENT, Exchange, Voice, running_loop
 from trimaran.server.input_rounds import ASKABLE
 from trimaran.server.running_calls import resume
 from trimaran.server.seams import CallSession
@@ -32,8 +32,6 @@ from .saved_call import started
 
 if TYPE_CHECKING:
     from .run import TaskRun
-
-__all__ = ["TaskLost", "TaskSink", "TaskVoice"]
 
 # Seconds between two notes of progress in a store that is shared. Nobody reads faster, and each is a write.
 NOTE_SECONDS: Final = 0.5
@@ -328,7 +326,7 @@ class TaskVoice:
         """Report progress, with or without a progress token. A plain `def` tool calls this from its own thread."""
         if not self.is_task:
             return
-        if not _is_current(self._loop):
+        if running_loop() is not self._loop:
             self._unwritten_notes.append(message)
             if not self._is_said:  # a thread that says more than is read must not fill the loop
                 self._is_said = True
@@ -418,10 +416,3 @@ def _done(journal: TaskJournal, key: str, reply: JournalReply) -> TaskJournal:
 
 def _answered(journal: TaskJournal, ask: InputRequest, reply: JournalReply) -> TaskJournal:
     return replace(journal, asked={**journal.asked, ask.key: ask}, answers={**journal.answers, ask.key: reply})
-
-
-def _is_current(loop: asyncio.AbstractEventLoop) -> bool:
-    try:
-        return asyncio.get_running_loop() is loop
-    except RuntimeError:
-        return False

@@ -26,8 +26,6 @@ from .expand import Reference, Unexpandable, parts_of
 from .machine import Machine
 from .values import LONGEST, read_duration, write_duration
 
-__all__ = ["ClientFormat", "Codex", "Goose", "Inputs", "JsonFormat", "JsonKeys", "NotExpressible", "OpenCode"]
-
 Style: TypeAlias = Literal["plain", "env", "bare", "shell", "brace", "none"]
 Inputs: TypeAlias = Mapping[str, Mapping[str, Any]]
 

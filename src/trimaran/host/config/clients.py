@@ -36,8 +36,6 @@ from .tomltext import read_toml
 from .yamltext import lines_of as yaml_lines
 from .yamltext import read_yaml
 
-__all__ = ["CLIENTS", "ClientApp", "client_of", "read_content"]
-
 
 @final
 class ClientApp(Struct, frozen=True, kw_only=True):

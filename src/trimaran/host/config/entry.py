@@ -41,8 +41,6 @@ from .tomltext import key_text
 from .trust_entry import read_touches, read_trust
 from .values import read_duration, read_size
 
-__all__ = ["OAUTH_KEYS", "read_entry", "read_pin_mode", "read_rules"]
-
 T = TypeVar("T")
 
 _TRANSPORTS: Final[tuple[Transport, ...]] = ("stdio", "http", "sse")

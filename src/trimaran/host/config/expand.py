@@ -10,8 +10,6 @@ import re
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-__all__ = ["Part", "Reference", "Unexpandable", "expand", "parts_of", "text_of"]
-
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # References of other programs, and their names here.
 _FOREIGN: Final = {"env": "${{{}}}", "input": "${{{}}} and set that variable"}
@@ -63,11 +61,6 @@ def _reference(inside: str) -> Reference:
     if colon and kind in _FOREIGN and _NAME.fullmatch(rest):
         raise Unexpandable(f"${{{inside}}} is how other programs write it: write {_FOREIGN[kind].format(rest)}")
     raise Unexpandable(f"${{{name[:60]}}} names no variable: a name is letters, digits and _, as in ${{API_KEY}}")
-
-
-def text_of(parts: list[Part]) -> str:
-    """The parts as they were written."""
-    return "".join(map(str, parts))
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:

@@ -22,8 +22,6 @@ from trimaran.files import read_file
 from .model import ConfigUnusable, Problem
 from .tomltext import MAX_TOML
 
-__all__ = ["BACKUP", "read_text", "remove_unfinished", "replace_text", "write_whole"]
-
 BACKUP: Final = ".trimaran-bak"
 # Claude Code's own file grows to some MiB, and JSON is read at 5 MiB/s at worst. The readers of TOML and YAML take longer,
 # and what people write by hand has a hundredth of these.

@@ -20,8 +20,6 @@ from trimaran.depth import MAX_DEPTH, check_depth
 from .mask import masked
 from .model import ConfigUnusable, Problem
 
-__all__ = ["lines_of", "read_json", "set_member"]
-
 Path: TypeAlias = tuple[str, ...]
 
 _BLANK: Final = re.compile(r"(?:[ \t\r\n\ufeff]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)

@@ -39,8 +39,6 @@ from .tomltext import Path as KeyPath
 from .tomltext import key_text, lines_of, read_toml
 from .trust_entry import read_trust
 
-__all__ = ["load_config", "read_config"]
-
 log: Final = logging.getLogger("trimaran.host")
 
 _TOP: Final = ("server", "permissions", "pins", "trust", "context")

@@ -17,8 +17,6 @@ from msgspec import Struct
 from trimaran.errors import ConfigError
 from trimaran.state.token_storage import data_directory
 
-__all__ = ["Machine"]
-
 
 @final
 class _AnyCase(dict[str, str]):

@@ -16,8 +16,6 @@ from trimaran.protocol.mask import MASK, TOKEN
 
 from .expand import Reference, Unexpandable, parts_of
 
-__all__ = ["MASK", "is_secret_key", "mask_text", "mask_url", "masked"]
-
 _SECRET_MAPS: Final = frozenset(
     {"env", "envs", "headers", "http_headers", "env_http_headers", "requestInit", "settings"}
 )

@@ -19,35 +19,6 @@ from trimaran.types import Json
 
 from ..terminal_text import visible
 
-__all__ = [
-    "FLOW_MODES",
-    "PIN_MODES",
-    "SCAN_MODES",
-    "TOUCHES",
-    "UNATTENDED",
-    "Action",
-    "ConfigUnusable",
-    "ContextEntry",
-    "FailedEntry",
-    "FlowMode",
-    "HostConfig",
-    "Level",
-    "OAuthEntry",
-    "OAuthMode",
-    "PinMode",
-    "Problem",
-    "ProblemKind",
-    "RuleEntry",
-    "ScanMode",
-    "ServerEntry",
-    "Source",
-    "SubjectTokenType",
-    "ToolSettings",
-    "Touch",
-    "Transport",
-    "TrustEntry",
-]
-
 Transport: TypeAlias = Literal["stdio", "http", "sse"]
 OAuthMode: TypeAlias = Literal[
     "auto", "off", "manual", "client_credentials", "enterprise_managed", "workload_identity", "token_exchange"

@@ -18,8 +18,6 @@ from trimaran.depth import count_levels
 from .mask import masked
 from .model import ConfigUnusable, Problem
 
-__all__ = ["MAX_TOML", "Path", "key_text", "lines_of", "read_toml", "set_table", "write_table"]
-
 Path: TypeAlias = tuple[str, ...]
 
 _PLACE: Final = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)\s*$")

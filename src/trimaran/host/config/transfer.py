@@ -24,18 +24,6 @@ from .model import UNATTENDED, ConfigUnusable, FailedEntry, Problem, Source
 from .tomltext import read_toml, set_table, write_table
 from .yamltext import set_entry
 
-__all__ = [
-    "Exported",
-    "Imported",
-    "export_servers",
-    "import_servers",
-    "merge_servers",
-    "name_for",
-    "project_folder",
-    "relative_paths",
-    "write_servers",
-]
-
 
 @final
 class Imported(Struct, frozen=True, kw_only=True):

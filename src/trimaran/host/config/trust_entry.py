@@ -11,8 +11,6 @@ from typing import Any, Final, cast
 
 from .model import FLOW_MODES, SCAN_MODES, TOUCHES, Touch, TrustEntry
 
-__all__ = ["read_touches", "read_trust"]
-
 _KEYS: Final = ("scan", "flow", "allow")
 _MODES: Final[Mapping[str, tuple[str, ...]]] = {"scan": SCAN_MODES, "flow": FLOW_MODES}
 

@@ -9,8 +9,6 @@ import math
 import re
 from typing import Any, Final
 
-__all__ = ["LONGEST", "read_duration", "read_size", "write_duration"]
-
 LONGEST: Final = 600.0  # R230: past ten minutes somebody forgot about the call
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "sec": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0}

@@ -15,8 +15,6 @@ from typing import Any, Final, cast
 from .mask import masked
 from .model import ConfigUnusable, Problem
 
-__all__ = ["lines_of", "read_yaml", "set_entry"]
-
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 _WORDS: Final = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
 

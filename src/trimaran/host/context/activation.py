@@ -11,8 +11,6 @@ from typing import Final, final
 
 from trimaran.host.names import Address
 
-__all__ = ["ActiveTools"]
-
 _MOST: Final = 32  # models choose worse among more than 30 to 50 tools
 
 

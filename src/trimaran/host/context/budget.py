@@ -22,8 +22,6 @@ from msgspec import Struct
 
 from .detail import DETAILS, Detail
 
-__all__ = ["BudgetPlan", "BudgetTool", "Choice", "ToolCost", "plan_budget"]
-
 Choice: TypeAlias = Literal["always", "lazy"]
 """What the configuration says about a tool: never cut, or found by search only."""
 

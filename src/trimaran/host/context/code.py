@@ -36,8 +36,6 @@ from .own_tools import own_result
 if TYPE_CHECKING:
     import pydantic_monty
 
-__all__ = ["RUN_CODE", "CodeLimits", "CodeResult", "CodeTools", "code_declaration", "run_code"]
-
 log: Final = logging.getLogger("trimaran.host")
 
 RUN_CODE: Final = "run_code"

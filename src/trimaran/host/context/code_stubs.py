@@ -16,8 +16,6 @@ from typing import Any, Final, NamedTuple, cast
 
 from trimaran.types import Tool
 
-__all__ = ["ToolFunction", "function_names", "write_function"]
-
 _DEEPEST: Final = 4  # levels of nested types; what is below is `Any`
 _MOST_FIELDS: Final = 30  # of one type; a stub that is longer than the result it describes helps nobody
 _MOST_CLASSES: Final = 30  # of one function; references make a tree of a thousand from a schema of ten lines

@@ -24,8 +24,6 @@ from msgspec.structs import replace
 from trimaran.format.trees import Schema, as_schema, list_of, resolve, size_fault, strings_of
 from trimaran.types import Json, Tool
 
-__all__ = ["DETAILS", "Detail", "first_sentence", "signature_of", "strip_noise", "with_detail"]
-
 Detail: TypeAlias = Literal["whole", "plain", "signature", "sentence", "search"]
 DETAILS: Final[tuple[Detail, ...]] = ("whole", "plain", "signature", "sentence", "search")
 """From the most to the least."""

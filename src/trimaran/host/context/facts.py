@@ -17,8 +17,6 @@ from trimaran.types import Tool
 if TYPE_CHECKING:
     from .detail import Detail
 
-__all__ = ["DefinitionFacts", "cost_in", "digest_of"]
-
 T = TypeVar("T")
 
 _MOST: Final = 20_000  # definitions; about 1 KiB each

@@ -18,8 +18,6 @@ from msgspec.structs import replace
 
 from trimaran.types import ImageContent
 
-__all__ = ["scale_image"]
-
 log: Final = logging.getLogger("trimaran.host")
 
 # The longest edge that each provider looks at, in pixels, as of autumn 2026: it scales anything larger down to it.

@@ -11,8 +11,6 @@ from msgspec import UNSET, Raw
 from trimaran.client.results import ToolResult
 from trimaran.types import CallToolResult, Json, TextContent
 
-__all__ = ["OwnCallOptions", "OwnTool", "own_result"]
-
 
 class OwnCallOptions(TypedDict, total=False):
     """The options of `Host.call` that an own tool passes on to the calls that it makes."""

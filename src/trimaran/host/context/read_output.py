@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from ..output_limits import OutputLimits, OutputStore
 
-__all__ = ["READ_OUTPUT", "READ_OUTPUT_TOOL", "output_folder", "run_read_output"]
-
 READ_OUTPUT: Final = "read_output"
 READ_OUTPUT_TOOL: Final = Tool(
     name=READ_OUTPUT,

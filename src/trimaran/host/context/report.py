@@ -33,8 +33,6 @@ from .facts import DefinitionFacts, cost_in, digest_of
 from .search import ToolIndex
 from .tokens import count_tokens
 
-__all__ = ["ContextFinding", "ContextReport", "FindingKind", "ServerCost", "ToolOfServer", "examine", "make_report"]
-
 FindingKind: TypeAlias = Literal[
     "unreadable",
     "provider",

@@ -25,8 +25,6 @@ from trimaran.format.results import is_told
 from trimaran.format.trees import as_schema
 from trimaran.types import CallToolResult, ImageContent, Json, TextContent
 
-__all__ = ["compact_json", "read_table", "shape_result", "write_table"]
-
 _LEAST_ROWS: Final = 3  # two rows are as short as JSON
 _LARGEST: Final = 2 * 1024 * 1024  # characters of JSON that are looked into: what a host passes on, a fifth of a second
 # A text that needs no quotes: nothing that JSON, a column or a line could begin or end with.

@@ -28,8 +28,6 @@ from trimaran.types import Tool
 
 from .search_terms import actions_of, corrections, lexicon, query_terms, split_terms, stem, steps_of
 
-__all__ = ["ToolIndex", "ToolMatch"]
-
 
 class _Field(NamedTuple):
     """How much a term of this field weighs."""

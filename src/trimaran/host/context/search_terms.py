@@ -21,8 +21,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["Lexicon", "actions_of", "corrections", "lexicon", "query_terms", "split_terms", "stem", "steps_of"]
-
 _WORDS: Final = re.compile(r"[\u4e00-\u9fff]+|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+|[^\W\d_a-zA-Z]+")
 _LONGEST_WORD: Final = 40  # characters; longer "words" are identifiers or encoded data
 _LONGEST_CHINESE: Final = 4  # characters of an entry of the table

@@ -25,18 +25,6 @@ from trimaran.types import Tool
 from .own_tools import OwnCallOptions, own_result
 from .search import ToolIndex
 
-__all__ = [
-    "CALL_TOOL",
-    "MOST_FOUND",
-    "SEARCH_TOOLS",
-    "TOOLS_META",
-    "ServerTexts",
-    "ToolFinder",
-    "run_call",
-    "run_search",
-    "search_declarations",
-]
-
 SEARCH_TOOLS: Final = "search_tools"
 CALL_TOOL: Final = "call_tool"
 TOOLS_META: Final = "trimaran/tools"

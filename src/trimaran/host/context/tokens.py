@@ -22,8 +22,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, final
 
-__all__ = ["count_tokens", "estimate_tokens", "has_tokenizer"]
-
 _SAFETY: Final = 1.08
 """Texts nobody measured are a little denser than those that were."""
 

@@ -16,8 +16,6 @@ from typing import Any, Final, cast
 
 from .globs import Glob, Match, agree
 
-__all__ = ["fit_key", "fit_main", "fit_value", "plain_text"]
-
 _DEEPEST: Final = 64  # of lists and objects; what nests deeper is not looked at closely
 _BITS: Final = 4096  # of an integer; much longer ones Python refuses to write out
 # What comes before a path, and cannot be left by `..`: of a URL the host, too.

@@ -37,8 +37,6 @@ from .policy import Decision
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["AuditLog"]
-
 logger: logging.Logger = logging.getLogger("trimaran.permissions")
 
 _MOST_WAITING: Final = 10_000  # lines; some 4 MB, and minutes of a busy agent

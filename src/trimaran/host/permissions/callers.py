@@ -19,8 +19,6 @@ from msgspec import Struct
 
 from trimaran.errors import ConfigError
 
-__all__ = ["Caller", "check_callers", "fits_caller", "split_callers"]
-
 KINDS: Final = ("group", "user", "scope")
 # No parenthesis after it: within one, " to " belongs to an argument.
 _TO: Final = re.compile(r"(?P<rule>\S.*?)\s+to\s+(?P<callers>(?:group|user|scope):[^()]*)")

@@ -15,8 +15,6 @@ from .policy import Policy, tier_of
 from .rules import Rule, RuleProblem
 from .subjects import Subject, plain_name
 
-__all__ = ["Catalog", "check"]
-
 Catalog = Mapping[str, Iterable[str] | None]
 """The tools of each server, by their original names; None for a server whose tools are not known."""
 

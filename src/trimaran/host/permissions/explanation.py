@@ -18,8 +18,6 @@ from .policy import Decision, Policy, Tier, rule_to_json, tier_of
 from .rules import Action, Rule
 from .subjects import Subject
 
-__all__ = ["Explanation", "Verdict", "explain"]
-
 MatchWord = Literal["yes", "perhaps", "no", "depends"]
 _MATCHES: Final[dict[Match, MatchWord]] = {Match.YES: "yes", Match.PERHAPS: "perhaps", Match.NO: "no"}
 

@@ -11,8 +11,6 @@ from ..config.model import HostConfig, RuleEntry
 from ..config.tomltext import key_text
 from .rules import Action, RuleSource, RulesRead, read_entries
 
-__all__ = ["read_config_rules"]
-
 
 def read_config_rules(config: HostConfig) -> RulesRead:
     """All rules of a configuration. A problem with a server's own rules names the server, so that only it need fail."""

@@ -23,8 +23,6 @@ from .remembered import Answer, RememberedAnswers
 from .rules import Rule
 from .subjects import Subject
 
-__all__ = ["DecisionLog", "Gate"]
-
 
 class DecisionLog(Protocol):
     """Keeps decisions. It neither raises nor waits."""

@@ -17,8 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum, IntEnum
 from typing import Final, final
 
-__all__ = ["Glob", "Match", "Wildcard", "agree", "escape", "many", "meets", "one"]
-
 # Longer texts are matched loosely: the strict walk is a Python loop, about 0.2 us a character.
 _LONGEST: Final = 65536
 _MOST_DEEP: Final = 4  # `/**/` in one glob; each doubles the forms that are tried
@@ -48,8 +46,6 @@ def agree(fits: Iterable[Match]) -> Match:
 
 
 class Wildcard(Enum):
-    """A wildcard."""
-
     ONE = "?"
     RUN = "*"
     DEEP = "**"

@@ -26,8 +26,6 @@ from .arguments import fit_key, fit_main
 from .globs import Glob, Match, Wildcard, many, meets, one
 from .subjects import NAME_CHARACTERS, Subject, plain_name
 
-__all__ = ["Pattern", "RuleError", "parse_pattern", "parse_tool_glob", "pointed_at"]
-
 _MOST: Final = 1000  # characters; no person reads a longer rule
 _MOST_STEPS: Final = 16  # of a dotted key
 _ESCAPABLE: Final = frozenset("\\*?[]{}(),=:")

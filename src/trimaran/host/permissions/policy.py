@@ -26,8 +26,6 @@ from .globs import Match
 from .rules import Action, Rule
 from .subjects import Subject
 
-__all__ = ["Decision", "Policy", "Tier", "tier_of"]
-
 _MOST_KEPT: Final = 4096  # acts; a model that invents names must not fill the memory
 _NO_ARGUMENTS: Final[Mapping[str, Any]] = {}
 

@@ -23,8 +23,6 @@ from .policy import Decision, Tier
 from .rules import Action, Rule, RuleSource
 from .subjects import Subject
 
-__all__ = ["Answer", "RememberedAnswers"]
-
 Answer = Literal["allow once", "allow always", "deny", "deny always"]
 
 _SOURCE = RuleSource("session", "this session")

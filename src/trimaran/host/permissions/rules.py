@@ -29,18 +29,6 @@ from .callers import split_callers
 from .patterns import Pattern, RuleError, parse_pattern, parse_tool_glob, pointed_at
 from .subjects import Subject
 
-__all__ = [
-    "ACTIONS",
-    "Action",
-    "Rule",
-    "RuleProblem",
-    "RuleSource",
-    "RulesRead",
-    "read_entries",
-    "read_options",
-    "read_rules",
-]
-
 Action = Literal["allow", "ask", "deny"]
 ACTIONS: Final[tuple[Action, ...]] = ("allow", "ask", "deny")
 

@@ -14,8 +14,6 @@ from msgspec import Struct
 
 from ..names import rule_name, safe_name
 
-__all__ = ["NAME_CHARACTERS", "Subject", "main_argument", "plain_name"]
-
 NAME_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_-]")

@@ -12,8 +12,6 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-__all__ = ["readings"]
-
 _MOST: Final = 20  # readings of one kind
 _DIGITS: Final = str.maketrans("01345789@$!", "oieastbgasi")
 # A word with digits between its letters, such as 1gn0r3; but no 2nd, h264, utf8, mp3 or version. It looks ahead no further

@@ -26,8 +26,6 @@ from ..config.model import Touch
 from .scan import ScanFinding
 from .scan_rules import Severity
 
-__all__ = ["Arrival", "DataFlow", "DataFlows"]
-
 _MOST_NAMED: Final = 4  # tools in one sentence
 _MOST_ARRIVALS: Final = 256  # of one conversation; the labels stay when the list is full
 _MOST_CONVERSATIONS: Final = 1024  # of one host; the one that was used longest ago is forgotten

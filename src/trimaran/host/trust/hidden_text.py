@@ -17,8 +17,6 @@ import unicodedata
 from collections import Counter
 from typing import Final, Literal, NamedTuple
 
-__all__ = ["HiddenKind", "HiddenRun", "find_hidden", "fold_lookalikes", "strip_hidden"]
-
 HiddenKind = Literal["tags", "selectors", "zero-width", "direction", "blank"]
 
 _TAGS: Final = "\U000e0000-\U000e007f"

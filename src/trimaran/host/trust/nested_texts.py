@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-__all__ = ["texts_in"]
-
 
 def texts_in(value: object) -> str:
     """Every text in a value, one below the other."""

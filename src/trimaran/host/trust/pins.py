@@ -39,19 +39,6 @@ from trimaran.state.token_storage import FileTokens, KeyringTokens, TokenStore
 
 from ..config.files import remove_unfinished, write_whole
 from ..config.machine import Machine
-from ..config.model import PIN_MODES, PinMode
-
-__all__ = [
-    "PIN_MODES",
-    "Pin",
-    "PinMode",
-    "PinTarget",
-    "PinnedServer",
-    "Pins",
-    "PinsDamaged",
-    "PinsUnwritable",
-    "pin_of",
-]
 
 _VERSION: Final = 1
 _KEY: Final = "trimaran-pins:key"

@@ -18,8 +18,6 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from ..terminal_text import visible
 
-__all__ = ["MARKS", "MOST_FIELDS", "FieldChange", "Piece", "diff_text", "difference", "plain_text"]
-
 _MOST_WORDS: Final = 1500  # on either side, between a common beginning and a common end; compared in 0.2 s
 MOST_FIELDS: Final = 500  # changed fields that are shown; nobody reads more
 _CONTEXT: Final = 12  # unchanged words shown on either side of a change

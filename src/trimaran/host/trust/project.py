@@ -29,8 +29,6 @@ from trimaran.files import read_file, why_not_ours
 from ..config.files import write_whole
 from ..config.machine import Machine
 
-__all__ = ["UNTRUSTED", "Trust"]
-
 log: Final = logging.getLogger("trimaran.host")
 
 UNTRUSTED: Final = "the project's mcp.toml is not trusted yet"

@@ -32,14 +32,13 @@ from trimaran.protocol.definition_digests import META_KEY, definition_of
 from trimaran.state import StoreUnusable
 from trimaran.types import Prompt, ResourceTemplate, Tool
 
+from ..config.model import PinMode
 from ..terminal_text import in_one_line
-from .pins import Pin, PinMode, PinnedServer, Pins, PinsDamaged, PinsUnwritable, PinTarget, pin_of
+from .pins import Pin, PinnedServer, Pins, PinsDamaged, PinsUnwritable, PinTarget, pin_of
 from .pins_diff import MOST_FIELDS, FieldChange, diff_text, difference, plain_text
 
 if TYPE_CHECKING:
     from .scanner import Scanned
-
-__all__ = ["CatalogReview", "DefinitionHeld", "HeldDefinition", "PinSetting", "Reviewed"]
 
 log: Final = logging.getLogger("trimaran.host")
 

@@ -24,17 +24,6 @@ from ..terminal_text import in_one_line
 from .hidden_text import fold_lookalikes, strip_hidden
 from .scan_rules import RULES, Place, ScannedText, ScanRule, Severity, leaking_images
 
-__all__ = [
-    "ScanFinding",
-    "clean_json",
-    "clean_text",
-    "clean_tool",
-    "scan_arguments",
-    "scan_text",
-    "scan_tool",
-    "tool_texts",
-]
-
 _MOST_SCANNED: Final = (
     1024 * 1024
 )  # characters of one text: what a model may be given of a result, and more than it reads

@@ -12,8 +12,6 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-__all__ = ["ADDRESSED_ELSEWHERE", "OVERRIDE_ELSEWHERE", "SECRECY_ELSEWHERE", "find_secrets", "in_other_languages"]
-
 OVERRIDE_ELSEWHERE: Final = re.compile(
     r"(?:ignorier|vergiss|vergesst|vergessen sie|missacht|verwirf)\w{0,20}+\b[^.\n]{0,40}\b"
     r"(?:vorherig|bisherig|obig|vorig|früher|vorher|zuvor|ursprünglich|bekannt)\w{0,20}+"

@@ -29,8 +29,6 @@ from .scan_languages import (
     in_other_languages,
 )
 
-__all__ = ["RULES", "Place", "ScanRule", "ScannedText", "Severity", "is_secret_shaped"]
-
 Place = Literal["tool", "prompt", "resource", "result", "error", "elicitation", "sampling", "arguments"]
 Severity = Literal["note", "warn", "ask"]
 """note: is only listed. warn: is shown, and tightens the flow of data. ask: a person is asked before a call."""

@@ -27,8 +27,6 @@ from .scan import ScanFinding, clean_json, clean_text, clean_tool, scan_argument
 from .scan_rules import Place
 from .shadowing import scan_names, scan_server_names
 
-__all__ = ["ScanSetting", "Scanned", "Scanner"]
-
 log: Final = logging.getLogger("trimaran.host")
 
 _MOST_KEPT: Final = 20_000  # definitions; the tools of two large hosts

@@ -18,8 +18,6 @@ from .hidden_text import fold_lookalikes, strip_hidden
 from .scan import ScanFinding
 from .scan_rules import Severity
 
-__all__ = ["SHADOWING_RULES", "scan_names", "scan_server_names"]
-
 # id: severity, message, remedy.
 SHADOWING_RULES: Final[Mapping[str, tuple[Severity, str, str]]] = {
     "confusable-name": (

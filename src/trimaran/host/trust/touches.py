@@ -23,8 +23,6 @@ from trimaran.types import Tool, as_object
 
 from ..config.model import Touch
 
-__all__ = ["known_touches", "touches_of"]
-
 Known = Mapping[str, tuple[Touch, ...]]
 
 _FILES: Final[Known] = {

@@ -31,8 +31,6 @@ from ..permissions.from_config import read_config_rules
 from ..permissions.rules import Rule
 from ..terminal_text import visible
 
-__all__ = ["Untrusted", "configured_names", "trust_digest", "untrusted_in"]
-
 _INHERITS_ALL: Final = "every variable that is set here, secrets included (inherit_env = true)"
 _AUTHORITY: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)([^/?#\\]*)")
 

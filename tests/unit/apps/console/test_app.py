@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from tests.support.until import PATIENCE
+from tests.support.until import soon
 from textual.pilot import Pilot
 
 from trimaran import Context, Host, Server
@@ -60,8 +59,7 @@ async def test_a_key_cancels_the_call_that_began_last_and_the_server_is_told(key
         await shows(pilot, "✓ sea:add")
         await pilot.press(key)
         await shows(pilot, "✗ sea:drift", "cancelled; the server was told")
-        async with asyncio.timeout(PATIENCE):
-            await sea.cancelled.wait()
+        await soon(sea.cancelled.wait())
 
 
 @pytest.mark.slow

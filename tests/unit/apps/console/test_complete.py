@@ -12,7 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trimaran import Server
-from trimaran.apps.console.input import COMMANDS, CallLine, CompletionMenu, Option, complete, read_line
+from trimaran.apps.console.completion import CompletionMenu, Option, complete
+from trimaran.apps.console.input import CallLine, read_line
+from trimaran.apps.console.lookup import COMMANDS
 from trimaran.host import Host
 
 from .fleet import Harbour, files, odd, open_harbour

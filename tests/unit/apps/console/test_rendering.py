@@ -20,8 +20,8 @@ from rich.markdown import Markdown
 from rich.table import Table
 
 from trimaran.apps.console import pictures
+from trimaran.apps.console.pictures import Picture
 from trimaran.apps.console.rendering import (
-    Picture,
     looks_like_markdown,
     show_prompt,
     show_resource,

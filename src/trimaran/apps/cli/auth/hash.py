@@ -14,8 +14,6 @@ from typing import Any, Final
 
 import click
 
-__all__ = ["PEPPER", "command"]
-
 PEPPER: Final = "TRIMARAN_API_KEY_PEPPER"
 _MOST: Final = 64 * 1024
 _SHORT: Final = 16  # characters of a key; the stored form of a shorter one can be guessed

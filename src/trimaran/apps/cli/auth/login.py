@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from trimaran.oauth import Credentials
     from trimaran.state import TokenStore
 
-__all__ = ["command"]
-
 _SECONDS: Final = 300.0  # R253
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from trimaran.oauth import Credentials
     from trimaran.state import TokenStore
 
-__all__ = ["command"]
-
 _SECONDS: Final = 10.0  # for the authorization server to agree; logging out must not hang
 
 _EPILOG: Final = "\b\nExit codes:\n    0  done\n    1  there is no such login\n    2  the command cannot work as it was typed\n  130  interrupted with Ctrl-C"

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from trimaran.oauth import Credentials
     from trimaran.state import TokenStore
 
-__all__ = ["StoredLogin", "command", "expiry_in_words", "read_all", "require_url", "scopes_of", "where"]
-
 _UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 
 
@@ -60,7 +58,6 @@ def command(as_json: bool) -> int:
 
 
 async def read_all(store: TokenStore) -> list[StoredLogin]:
-    """All logins, by name."""
     from trimaran.oauth import Credentials
 
     logins: list[StoredLogin] = []

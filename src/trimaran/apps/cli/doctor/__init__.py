@@ -93,7 +93,6 @@ def command(ctx: click.Context, words: Sequence[str], as_json: bool, waived: Seq
         report.section("Doctor")
         report.fail(
             "doctor",
-            "the doctor",
             f"{type(error).__name__}: {error}",
             "This is a mistake in trimaran, not in the server.",
             "Run it with --debug, and tell us what it says.",
@@ -151,10 +150,6 @@ async def _with_login(target: Target, settings: Settings, login: Any) -> Setting
 
 
 def _skip_rest(report: Report, reason: str) -> None:
-    for section, key, title in (
-        ("Protocol", "modern", "2026-07-28"),
-        ("Protocol", "legacy", "before 2026"),
-        ("Tools", "tools", "tools"),
-    ):
+    for section, key in (("Protocol", "modern"), ("Protocol", "legacy"), ("Tools", "tools")):
         report.section(section)
-        report.skip(key, title, reason)
+        report.skip(key, reason)

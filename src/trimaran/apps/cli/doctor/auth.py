@@ -22,8 +22,6 @@ from ..output import in_one_line
 from .report import Report
 from .wire import ProbeConnection, ProbeReply, Unanswered, modern_request
 
-__all__ = ["authorization_server_urls", "examine_authorization", "report_admission", "resource_metadata_urls"]
-
 _CHECKED: Final = ": a token is checked for expiry, audience and scope"
 
 
@@ -65,20 +63,18 @@ async def examine_authorization(report: Report, wire: ProbeConnection, url: str,
 async def report_admission(report: Report, wire: ProbeConnection, url: str) -> None:
     """Report on a server that accepted us: whether it asks for the credentials that were passed."""
     if not wire.headers:  # a header of any name may hold a key
-        report.skip("authorization", "authorization", "the server asks for no credentials")
+        report.skip("authorization", "the server asks for no credentials")
         return
     try:
         answer = await wire.post_bare(url, modern_request("server/discover"))
     except Unanswered as error:
-        report.skip("authorization", "authorization", f"a request without credentials got no answer: {error}")
+        report.skip("authorization", f"a request without credentials got no answer: {error}")
         return
     if answer.status not in (401, 403):
-        report.skip("authorization", "authorization", "the server asks for no credentials; it did not need yours")
+        report.skip("authorization", "the server asks for no credentials; it did not need yours")
         return
     challenge = in_one_line(answer.headers.get("www-authenticate") or "no challenge")
-    report.ok(
-        "authorization", "authorization", f"needed, and yours are good: HTTP {answer.status} without ({challenge})"
-    )
+    report.ok("authorization", f"needed, and yours are good: HTTP {answer.status} without ({challenge})")
 
 
 def _report_refusal(report: Report, url: str, refused: ProbeReply, *, is_given: bool) -> None:
@@ -86,15 +82,14 @@ def _report_refusal(report: Report, url: str, refused: ProbeReply, *, is_given: 
     if is_given:
         report.fail(
             "token",
-            "credentials",
             f"refused with HTTP {refused.status}: {in_one_line(challenge or 'no reason given')}",
             "The rest cannot be examined without good ones.",
             f"Get new ones for this server{_CHECKED if offers_login(challenge) else ''}. "
             f"Then {', or '.join(how_to_pass(challenge, url))}.",
         )
         return
-    report.ok("authorization", "authorization", f"needed: HTTP {refused.status} without credentials")
-    report.skip("token", "credentials", f"to examine the rest {', or '.join(how_to_pass(challenge, url))}")
+    report.ok("authorization", f"needed: HTTP {refused.status} without credentials")
+    report.skip("token", f"to examine the rest {', or '.join(how_to_pass(challenge, url))}")
 
 
 def _report_without_oauth(report: Report, challenges: Sequence[Challenge]) -> None:
@@ -103,14 +98,13 @@ def _report_without_oauth(report: Report, challenges: Sequence[Challenge]) -> No
     if any(challenge.scheme in ("bearer", "dpop") for challenge in challenges):
         report.warn(
             "challenge",
-            "WWW-Authenticate",
             f"{schemes}, without resource_metadata",
             "No client can find out where to get a token: people have to pass one by hand.",
             "That is fine for tokens that you give out yourself. For logins, publish RFC 9728 metadata and name it here.",
         )
     else:
-        report.ok("challenge", "WWW-Authenticate", schemes)
-    report.skip("resource-metadata", "resource metadata", "the server has no OAuth")
+        report.ok("challenge", schemes)
+    report.skip("resource-metadata", "the server has no OAuth")
 
 
 def _describe(challenge: Challenge) -> str:
@@ -126,7 +120,6 @@ def _report_challenge(report: Report, header: str, challenge: Challenge | None) 
     if challenge is None:
         report.fail(
             "challenge",
-            "WWW-Authenticate",
             in_one_line(header or "missing"),
             "A client learns from it how to log in; without it people see a bare 401.",
             'Answer 401 with WWW-Authenticate: Bearer resource_metadata="https://...".',
@@ -137,13 +130,12 @@ def _report_challenge(report: Report, header: str, challenge: Challenge | None) 
     if url is None:
         report.warn(
             "challenge",
-            "WWW-Authenticate",
             f"{scheme}, without resource_metadata",
             "Clients have to guess where the metadata is, and some do not.",
             'Add resource_metadata="https://.../.well-known/oauth-protected-resource...".',
         )
     else:
-        report.ok("challenge", "WWW-Authenticate", f"{scheme}, {in_one_line(url)}")
+        report.ok("challenge", f"{scheme}, {in_one_line(url)}")
 
 
 async def _fetch(wire: ProbeConnection, urls: Sequence[str]) -> tuple[str, dict[str, Any] | None, list[str]]:
@@ -176,7 +168,6 @@ def _report_resource(
     if metadata is None:
         report.fail(
             "resource-metadata",
-            "resource metadata",
             "found nowhere",
             "Without it no client can find out where to log in.",
             "Publish RFC 9728 metadata at the first of these addresses.",
@@ -195,14 +186,13 @@ def _report_resource(
     if faults:
         report.fail(
             "resource-metadata",
-            "resource metadata",
             f"{in_one_line(where)} is not usable",
             "Clients must refuse metadata that is not about the server they asked.",
             "Set resource to the URL of the endpoint and name at least one authorization server.",
             details=faults,
         )
     else:
-        report.ok("resource-metadata", "resource metadata", in_one_line(where))
+        report.ok("resource-metadata", in_one_line(where))
 
 
 def _covers(resource: str, url: str) -> bool:
@@ -219,7 +209,6 @@ async def _report_server(report: Report, wire: ProbeConnection, issuer: str) -> 
     if metadata is None:
         report.fail(
             "authorization-server",
-            "authorization server",
             f"{in_one_line(issuer)} publishes no metadata",
             "Clients need it to find the login page and the token endpoint.",
             "Publish RFC 8414 or OpenID metadata at one of these addresses.",
@@ -238,7 +227,6 @@ async def _report_server(report: Report, wire: ProbeConnection, issuer: str) -> 
     if faults:
         report.fail(
             "authorization-server",
-            "authorization server",
             f"{in_one_line(issuer)} is not usable",
             "Clients must check these before they send anybody there.",
             "Fix the metadata of the authorization server.",
@@ -251,4 +239,4 @@ async def _report_server(report: Report, wire: ProbeConnection, issuer: str) -> 
         ways = "dynamic registration"
     else:
         ways = "clients registered beforehand only"
-    report.ok("authorization-server", "authorization server", f"{in_one_line(issuer)}, takes {ways}")
+    report.ok("authorization-server", f"{in_one_line(issuer)}, takes {ways}")

@@ -24,8 +24,6 @@ from .report import Report
 if TYPE_CHECKING:
     from trimaran import Client
 
-__all__ = ["EraSupport", "meet_both"]
-
 _TRIALS: Final = 5
 _MAX_PAGES: Final = 100
 _SLOW: Final = 1.0  # seconds: a model waits for lists at the start of every conversation
@@ -61,7 +59,7 @@ async def meet_both(report: Report, target: Target, settings: Settings, *, not_m
         report.section("Protocol")
         for era in ("modern", "legacy"):
             if era in clients:
-                report.ok(era, _title(era), _describe(clients[era], seconds[era]))
+                report.ok(era, _describe(clients[era], seconds[era]))
             else:
                 _report_absence(report, era, errors[era], other_works=bool(clients))
         met.modern, met.legacy = "modern" in clients, "legacy" in clients
@@ -80,10 +78,6 @@ async def _open(target: Target, settings: Settings, stack: contextlib.AsyncExitS
     return await stack.enter_async_context(connect(connect_target(target), **options))
 
 
-def _title(era: str) -> str:
-    return "2026-07-28" if era == "modern" else "before 2026"
-
-
 def _describe(client: Client, seconds: float) -> str:
     offered = ", ".join(sorted(client.server_capabilities)) or "nothing"
     return f"speaks {client.version}, ready after {seconds:.2f} s; offers {in_one_line(offered)}"
@@ -96,7 +90,6 @@ def _report_absence(report: Report, era: str, error: Error, *, other_works: bool
     if not other_works:
         report.fail(
             era,
-            _title(era),
             summary,
             "No client can use the server.",
             "See the checks around this one; the first failure is usually the cause.",
@@ -105,7 +98,6 @@ def _report_absence(report: Report, era: str, error: Error, *, other_works: bool
     elif era == "modern":
         report.warn(
             era,
-            _title(era),
             f"not spoken: {summary}",
             f"Clients that speak only {MODERN} cannot use the server; others fall back.",
             "Update the library the server is built with.",
@@ -114,7 +106,6 @@ def _report_absence(report: Report, era: str, error: Error, *, other_works: bool
     else:
         report.warn(
             era,
-            _title(era),
             f"not spoken: {summary}",
             f"Clients that speak {LATEST_LEGACY} or older cannot use the server, and most hosts still do.",
             "Let the server answer `initialize` too, if such clients matter to you.",
@@ -127,23 +118,22 @@ async def _about(report: Report, client: Client) -> None:
     if info is None:
         report.warn(
             "identity",
-            "identity",
             "the server does not say its name",
             "People see the name in logs and menus.",
             "Send serverInfo with a name and a version.",
         )
     else:
-        report.ok("identity", "identity", f"{in_one_line(info.name, 80)} {in_one_line(info.version, 40)}")
+        report.ok("identity", f"{in_one_line(info.name, 80)} {in_one_line(info.version, 40)}")
 
 
 async def _time(report: Report, client: Client, legacy: Client | None) -> None:
     report.section("Timing")
-    ways: list[tuple[str, str, Callable[[], Awaitable[Any]]]] = []
+    ways: list[tuple[str, Callable[[], Awaitable[Any]]]] = []
     if legacy is not None:
-        ways.append(("ping", "ping", legacy.ping))
+        ways.append(("time-ping", legacy.ping))
     if "tools" in client.server_capabilities:
-        ways.append(("list", "tools/list", lambda: client.request("tools/list")))
-    for key, title, call in ways:
+        ways.append(("time-list", lambda: client.request("tools/list")))
+    for key, call in ways:
         durations: list[float] = []
         try:
             for _ in range(_TRIALS):
@@ -152,8 +142,7 @@ async def _time(report: Report, client: Client, legacy: Client | None) -> None:
                 durations.append(time.perf_counter() - begun)
         except Error as error:
             report.fail(
-                f"time-{key}",
-                title,
+                key,
                 safe(in_our_words(error)),
                 "Every client calls this.",
                 "Look into the server's log.",
@@ -163,20 +152,19 @@ async def _time(report: Report, client: Client, legacy: Client | None) -> None:
         seen = f"{1000 * median:,.1f} ms (median of {_TRIALS})"
         if median > _SLOW:
             report.warn(
-                f"time-{key}",
-                title,
+                key,
                 seen,
                 "Hosts list tools before every conversation, and people wait for it.",
                 "Find out what the server does meanwhile; a list should come from memory.",
             )
         else:
-            report.ok(f"time-{key}", title, seen)
+            report.ok(key, seen)
 
 
 async def _tools(report: Report, client: Client) -> None:
     report.section("Tools")
     if "tools" not in client.server_capabilities:
-        report.skip("tools", "tools", "the server offers none")
+        report.skip("tools", "the server offers none")
         return
     tools: list[Any] = []
     cursor: str | None = None
@@ -193,7 +181,6 @@ async def _tools(report: Report, client: Client) -> None:
     except (Error, Unsupported) as error:
         report.fail(
             "tools",
-            "tools",
             safe(in_our_words(error)),
             "No client can find the tools.",
             "Look into the server's log.",
@@ -202,7 +189,6 @@ async def _tools(report: Report, client: Client) -> None:
     if cursor is not None:
         report.fail(
             "tools-pages",
-            "pages",
             f"the list does not end: cursor {in_one_line(cursor, 60)!r} came twice, or after {_MAX_PAGES} pages",
             "A client that follows the cursors never gets to work.",
             "Leave nextCursor out on the last page.",

@@ -33,8 +33,6 @@ from .auth import examine_authorization, report_admission
 from .report import Report
 from .wire import ProbeConnection, ProbeReply, Unanswered, legacy_hello, modern_request
 
-__all__ = ["Endpoint", "reach", "wire_for"]
-
 _EVIL: Final = "evil.example"
 _INSPECTOR: Final = "http://localhost:6274"
 _PATHS: Final = ("/mcp", "/mcp/", "/sse", "/")
@@ -68,36 +66,33 @@ async def reach(report: Report, url: str, seconds: float) -> bool:
     except (OSError, TimeoutError, UnicodeError) as error:
         report.fail(
             "dns",
-            "name",
             f"{host}: {_reason(error)}",
             "Without an address there is nothing to connect to.",
             "Check the spelling of the host, and your DNS or VPN.",
         )
         return False
     addresses = list(dict.fromkeys(str(entry[4][0]) for entry in resolved))
-    report.ok("dns", "name", f"{', '.join(addresses[:4])} in {_ms(begun)}")
+    report.ok("dns", f"{', '.join(addresses[:4])} in {_ms(begun)}")
     begun = time.perf_counter()
     try:
         await _open(host, port, seconds, None)
     except (OSError, TimeoutError) as error:
         report.fail(
             "connect",
-            "connection",
             f"no connection to port {port}: {_reason(error)}",
             "Nothing listens there, or something on the way does not let you through.",
             "Start the server, or check the port, the address it listens on, and firewalls.",
         )
         return False
     connecting = time.perf_counter() - begun
-    report.ok("connect", "connection", f"port {port} in {1000 * connecting:,.1f} ms")
+    report.ok("connect", f"port {port} in {1000 * connecting:,.1f} ms")
     if parts.scheme == "https":
         return await _examine_tls(report, host, port, seconds, connecting)
     if is_loopback(host):
-        report.skip("tls", "TLS", "plain HTTP, which is fine on this machine")
+        report.skip("tls", "plain HTTP, which is fine on this machine")
     else:
         report.warn(
             "tls",
-            "TLS",
             "plain HTTP to another machine",
             "Everyone on the way can read tokens and results, and change them.",
             "Serve https, or put a proxy with a certificate in front.",
@@ -129,7 +124,7 @@ async def _examine_tls(report: Report, host: str, port: int, seconds: float, con
         else:
             why = "Clients refuse to talk to a server whose certificate they cannot check."
             fix = "Install a certificate for this name, with its whole chain, and see that it has not expired."
-        report.fail("tls", "TLS", _reason(error), why, fix)
+        report.fail("tls", _reason(error), why, fix)
         return False
     duration = max(0.0, time.perf_counter() - begun - connecting)
     certificate: Mapping[str, Any] = secured.getpeercert() or {}
@@ -137,9 +132,9 @@ async def _examine_tls(report: Report, host: str, port: int, seconds: float, con
     days = (expires - datetime.datetime.now(datetime.UTC)).days
     seen = f"{secured.version()} in {1000 * duration:,.1f} ms, certificate good for {days} days"
     if days < _CERT_DAYS:
-        report.warn("tls", "TLS", seen, "When it expires nobody can connect.", "Renew the certificate.")
+        report.warn("tls", seen, "When it expires nobody can connect.", "Renew the certificate.")
     else:
-        report.ok("tls", "TLS", seen)
+        report.ok("tls", seen)
     return True
 
 
@@ -184,7 +179,6 @@ class Endpoint:
         except Unanswered as error:
             report.fail(
                 "answer",
-                "first request",
                 in_one_line(str(error), 1000),
                 "The port is open, but what listens there does not answer HTTP.",
                 "Check that the port and the scheme (http or https) are those of the MCP server.",
@@ -194,16 +188,14 @@ class Endpoint:
             location = in_one_line(answer.headers.get("location", "nowhere"))
             report.fail(
                 "redirect",
-                "redirect",
                 f"HTTP {answer.status} to {location}",
                 "A redirected POST loses its body or its token, so clients do not follow.",
                 f"Use {location} as the URL, or answer here without a redirect.",
             )
             return False
-        report.ok("redirect", "redirect", f"none: {answer.describe()}")
+        report.ok("redirect", f"none: {answer.describe()}")
         if answer.status == 403 and "www-authenticate" not in answer.headers:
             report.fail(
-                "access",
                 "access",
                 f"refused: {answer.describe()}{_error_text(answer)}",
                 "The server lets nobody in who comes like this: no Origin, and this Host.",
@@ -251,7 +243,6 @@ class Endpoint:
         others = ", ".join(path for path in _PATHS if path != own)
         self._report.fail(
             "path",
-            "path",
             f"no MCP at {own}: {answer.describe()}{_error_text(answer)}" + ("" if endpoints else f"; nor at {others}"),
             "Clients use the URL exactly as it is given; what answers here is something else.",
             f"Use {endpoints[0]}" if endpoints else "Look up the endpoint's URL in the configuration of the server.",
@@ -261,44 +252,42 @@ class Endpoint:
         """Everything else about the endpoint, once it is known which eras it speaks."""
         self._report.section("HTTP")
         self._is_modern = modern
-        steps: list[tuple[str, str, Callable[[], Awaitable[None]]]] = [
-            ("content-type", "content type", self._content_type),
-            ("unknown-method", "unknown method", self._unknown_method),
-            ("header-mismatch", "header agreement", self._header_mismatch),
-            ("version", "unknown version", self._unknown_version),
-            ("get", "GET", lambda: self._verb("GET")),
-            ("delete", "DELETE", lambda: self._verb("DELETE")),
-            ("slash", "trailing slash", self._slash),
-            ("host", "foreign Host", self._host),
-            ("origin", "foreign Origin", self._origin),
-            ("cors", "CORS preflight", self._preflight),
-            ("stream", "streaming", self._stream),
+        steps: list[tuple[str, Callable[[], Awaitable[None]]]] = [
+            ("content-type", self._content_type),
+            ("unknown-method", self._unknown_method),
+            ("header-mismatch", self._header_mismatch),
+            ("version", self._unknown_version),
+            ("get", lambda: self._verb("GET")),
+            ("delete", lambda: self._verb("DELETE")),
+            ("slash", self._slash),
+            ("host", self._host),
+            ("origin", self._origin),
+            ("cors", self._preflight),
+            ("stream", self._stream),
         ]
         if self._is_sse:
             self._report.warn(
-                "transport",
                 "transport",
                 "HTTP+SSE, of 2024",
                 "It was replaced in March 2025, and clients are dropping it.",
                 "Serve Streamable HTTP, beside it or instead.",
             )
-        for key, title, step in steps:
+        for key, step in steps:
             if not modern and not legacy:
-                self._report.skip(key, title, "neither era works")
+                self._report.skip(key, "neither era works")
             elif self._is_sse and key in ("delete", "slash"):
-                self._report.skip(key, title, "not part of HTTP+SSE")
+                self._report.skip(key, "not part of HTTP+SSE")
             elif not modern and key in ("unknown-method", "header-mismatch", "version", "stream"):
-                self._report.skip(key, title, f"the server does not speak {MODERN}")
+                self._report.skip(key, f"the server does not speak {MODERN}")
             else:
-                await self._guarded(key, title, step)
+                await self._guarded(key, step)
 
-    async def _guarded(self, key: str, title: str, step: Callable[[], Awaitable[None]]) -> None:
+    async def _guarded(self, key: str, step: Callable[[], Awaitable[None]]) -> None:
         try:
             await step()
         except Unanswered as error:
             self._report.fail(
                 key,
-                title,
                 in_one_line(str(error), 1000),
                 "A request without an answer leaves its client waiting.",
                 "Answer every request, if only with an error.",
@@ -323,38 +312,37 @@ class Endpoint:
     async def _content_type(self) -> None:
         answer = await self._hello()
         if answer.kind in ("application/json", "text/event-stream"):
-            self._report.ok("content-type", "content type", answer.kind)
+            self._report.ok("content-type", answer.kind)
         else:
             self._report.fail(
                 "content-type",
-                "content type",
                 answer.kind or "none",
                 "Clients read application/json and text/event-stream, and refuse the rest.",
                 "Send the Content-Type of what is in the body; see whether a proxy changes it.",
             )
 
-    async def _refusal(self, key: str, title: str, answer: ProbeReply, status: int, code: int, why: str) -> None:
+    async def _refusal(self, key: str, answer: ProbeReply, status: int, code: int, why: str) -> None:
         if answer.status == status and answer.code == code:
-            self._report.ok(key, title, f"refused: HTTP {status}, error {code}")
+            self._report.ok(key, f"refused: HTTP {status}, error {code}")
             return
         fix = f"Answer HTTP {status} with error {code}; MCP libraries of {MODERN} do."
-        self._report.fail(key, title, f"{answer.describe()}, where HTTP {status} and {code} are due", why, fix)
+        self._report.fail(key, f"{answer.describe()}, where HTTP {status} and {code} are due", why, fix)
 
     async def _unknown_method(self) -> None:
         answer = await self._wire.post(self._url, modern_request("doctor/unknown"))
         why = "Clients tell from it that a method is missing, and not the whole endpoint."
-        await self._refusal("unknown-method", "unknown method", answer, 404, CODE_METHOD_NOT_FOUND, why)
+        await self._refusal("unknown-method", answer, 404, CODE_METHOD_NOT_FOUND, why)
 
     async def _header_mismatch(self) -> None:
         answer = await self._wire.post(self._url, modern_request("server/discover", None, {"Mcp-Method": "tools/list"}))
         why = "Proxies route and refuse by these headers; a server that does not compare them can be tricked past a proxy."
-        await self._refusal("header-mismatch", "header agreement", answer, 400, CODE_HEADER_MISMATCH, why)
+        await self._refusal("header-mismatch", answer, 400, CODE_HEADER_MISMATCH, why)
 
     async def _unknown_version(self) -> None:
         headers, body = modern_request("server/discover", None, {"MCP-Protocol-Version": "2999-01-01"})
         answer = await self._wire.post(self._url, (headers, body.replace(MODERN.encode(), b"2999-01-01")))
         why = "Newer clients learn from this answer which version to use instead."
-        await self._refusal("version", "unknown version", answer, 400, CODE_UNSUPPORTED_VERSION, why)
+        await self._refusal("version", answer, 400, CODE_UNSUPPORTED_VERSION, why)
 
     async def _verb(self, verb: str) -> None:
         answer = await self._wire.send(verb, self._url, {"Accept": "text/event-stream"})
@@ -363,7 +351,6 @@ class Endpoint:
         if answer.status >= 500 or is_page:
             self._report.fail(
                 verb.lower(),
-                verb,
                 seen,
                 "Older clients open a stream with GET and end their session with DELETE.",
                 "Answer 405 with an Allow header if the verb means nothing here.",
@@ -371,19 +358,18 @@ class Endpoint:
         elif answer.status == 405 and "allow" not in answer.headers:
             self._report.warn(
                 verb.lower(),
-                verb,
                 f"{seen}, without Allow",
                 "HTTP wants a 405 to say which verbs there are.",
                 "Add the header Allow: POST.",
             )
         else:
-            self._report.ok(verb.lower(), verb, seen)
+            self._report.ok(verb.lower(), seen)
 
     async def _slash(self) -> None:
         parts = urlsplit(self._url)
         path = parts.path[:-1] if parts.path.endswith("/") else f"{parts.path}/"
         if parts.path in ("", "/"):
-            self._report.skip("slash", "trailing slash", "the endpoint is the root")
+            self._report.skip("slash", "the endpoint is the root")
             return
         url = urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
         answer = await self._wire.post(url, modern_request("server/discover") if self._is_modern else legacy_hello())
@@ -391,25 +377,23 @@ class Endpoint:
             location = in_one_line(answer.headers.get("location", "nowhere"))
             self._report.warn(
                 "slash",
-                "trailing slash",
                 f"{path} redirects with HTTP {answer.status} to {location}",
                 "Who types the URL that way gets a redirect, which clients do not follow for a POST.",
                 "Answer both forms, or refuse one with 404.",
             )
         else:
-            self._report.ok("slash", "trailing slash", f"{path} gives HTTP {answer.status}, no redirect")
+            self._report.ok("slash", f"{path} gives HTTP {answer.status}, no redirect")
 
     async def _host(self) -> None:
         if not self._is_local:
-            self._report.skip("host", "foreign Host", "only a server on this machine needs to check it")
+            self._report.skip("host", "only a server on this machine needs to check it")
             return
         answer = await self._hello(Host=_EVIL)
         if 400 <= answer.status < 500:
-            self._report.ok("host", "foreign Host", f"refused: HTTP {answer.status}")
+            self._report.ok("host", f"refused: HTTP {answer.status}")
         else:
             self._report.fail(
                 "host",
-                "foreign Host",
                 f"Host: {_EVIL} is let in ({answer.describe()})",
                 "A web page can point its own name at 127.0.0.1 and then call your tools (DNS rebinding).",
                 "Refuse every Host but localhost, 127.0.0.1 and [::1].",
@@ -418,17 +402,17 @@ class Endpoint:
     async def _origin(self) -> None:
         answer = await self._hello(Origin=f"https://{_EVIL}")
         if answer.status == 403:
-            self._report.ok("origin", "foreign Origin", "refused: HTTP 403")
+            self._report.ok("origin", "refused: HTTP 403")
             return
         seen = f"Origin: https://{_EVIL} gets {answer.describe()}"
         why = "A page in somebody's browser may call the server in their name; the specification wants 403."
         fix = "Check Origin against the list of pages that may call."
         if 400 <= answer.status < 500:
-            self._report.warn("origin", "foreign Origin", f"{seen}, where 403 is due", why, fix)
+            self._report.warn("origin", f"{seen}, where 403 is due", why, fix)
         elif self._is_local:
-            self._report.fail("origin", "foreign Origin", seen, why, fix)
+            self._report.fail("origin", seen, why, fix)
         else:
-            self._report.warn("origin", "foreign Origin", seen, why, fix)
+            self._report.warn("origin", seen, why, fix)
 
     async def _preflight(self) -> None:
         headers = {
@@ -440,14 +424,11 @@ class Endpoint:
         answer = await self._wire.send("OPTIONS", self._url, headers, bare=True)
         allowed = answer.headers.get("access-control-allow-origin")
         if allowed is None or answer.status >= 400:
-            self._report.ok(
-                "cors", "CORS preflight", f"refused (HTTP {answer.status}): programs may call, web pages not"
-            )
+            self._report.ok("cors", f"refused (HTTP {answer.status}): programs may call, web pages not")
             return
         if allowed == "*" and self._is_local:
             self._report.warn(
                 "cors",
-                "CORS preflight",
                 "every web page may call (Access-Control-Allow-Origin: *)",
                 "Any page open in a browser on this machine can use your tools.",
                 "Allow the pages that need it by name.",
@@ -458,20 +439,17 @@ class Endpoint:
         if missing:
             self._report.warn(
                 "cors",
-                "CORS preflight",
                 f"allowed from {in_one_line(allowed)}, but without {', '.join(missing)}",
                 "Browsers hold the request back, so web clients fail although they are allowed.",
                 "Add these names to Access-Control-Allow-Headers.",
             )
         else:
-            self._report.ok("cors", "CORS preflight", f"web pages from {in_one_line(allowed)} may call")
+            self._report.ok("cors", f"web pages from {in_one_line(allowed)} may call")
 
     async def _stream(self) -> None:
         answer = await self._wire.post(self._url, modern_request("subscriptions/listen", {"notifications": {}}))
         if answer.kind != "text/event-stream":
-            self._report.skip(
-                "stream", "streaming", f"the server opens no stream for subscriptions/listen ({answer.describe()})"
-            )
+            self._report.skip("stream", f"the server opens no stream for subscriptions/listen ({answer.describe()})")
             return
         buffering = answer.headers.get("x-accel-buffering", "").lower()
         encoding = answer.headers.get("content-encoding")
@@ -483,7 +461,6 @@ class Endpoint:
             )
             self._report.fail(
                 "stream",
-                "streaming",
                 when,
                 "Something holds events back, so progress and questions arrive too late or not at all.",
                 "Switch buffering and compression off in the proxy; nginx heeds X-Accel-Buffering: no.",
@@ -492,10 +469,9 @@ class Endpoint:
             lack = f"Content-Encoding: {in_one_line(encoding)}" if encoding else "no X-Accel-Buffering: no"
             self._report.warn(
                 "stream",
-                "streaming",
                 f"events come at once, but with {lack}",
                 "A proxy in front may collect events before it passes them on.",
                 "Send X-Accel-Buffering: no with text/event-stream, uncompressed.",
             )
         else:
-            self._report.ok("stream", "streaming", f"first event after {1000 * answer.first_event:,.1f} ms, unbuffered")
+            self._report.ok("stream", f"first event after {1000 * answer.first_event:,.1f} ms, unbuffered")

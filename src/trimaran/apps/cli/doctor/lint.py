@@ -21,39 +21,36 @@ from trimaran.types import Tool, as_object
 from ..output import in_one_line
 from .report import Report, several
 
-__all__ = ["lint_tools"]
-
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 # Past this the definitions crowd out the conversation: a tenth of a 200k window (P19).
 _MANY_TOKENS: Final = 20_000
-_PROVIDERS: Final = {"anthropic": "Anthropic", "openai": "OpenAI", "gemini": "Gemini"}
+_PROVIDERS: Final = ("anthropic", "openai", "gemini")
 _BYTES_PER_TOKEN: Final = 4  # of JSON in English, near enough to plan by
 
 
 def lint_tools(report: Report, tools: Sequence[Any]) -> None:
     """Report on a list of tool definitions."""
     if not tools:
-        report.ok("tools", "tools", "none")
+        report.ok("tools", "none")
         return
     tokens = len(msgspec.json.encode(tools)) // _BYTES_PER_TOKEN
     count = f"{several(len(tools), 'tool')}, about {tokens:,} tokens"
     if tokens > _MANY_TOKENS:
         report.warn(
             "tools",
-            "tools",
             count,
             "The definitions go to the model with every request, and crowd out what it should think about.",
             "Shorten descriptions, or offer fewer tools.",
         )
     else:
-        report.ok("tools", "tools", count)
+        report.ok("tools", count)
     _names(report, tools)
     _descriptions(report, tools)
     _schemas(report, tools)
     _headers(report, tools)
     _words(report, tools)
-    for profile, name in _PROVIDERS.items():
-        _provider(report, tools, profile, name)
+    for profile in _PROVIDERS:
+        _provider(report, tools, profile)
 
 
 def _names(report: Report, tools: Sequence[Any]) -> None:
@@ -63,14 +60,13 @@ def _names(report: Report, tools: Sequence[Any]) -> None:
     if bad:
         report.fail(
             "tool-names",
-            "tool names",
             f"{len(bad)} that clients refuse",
             "Hosts pass names on to models, which take A-Z a-z 0-9 _ . - only, at most 128 of them, each once.",
             "Rename them.",
             details=bad,
         )
     else:
-        report.ok("tool-names", "tool names", "all usable")
+        report.ok("tool-names", "all usable")
 
 
 def _descriptions(report: Report, tools: Sequence[Any]) -> None:
@@ -78,14 +74,13 @@ def _descriptions(report: Report, tools: Sequence[Any]) -> None:
     if bare:
         report.warn(
             "tool-descriptions",
-            "descriptions",
             f"missing on {len(bare)} of {len(tools)} tools",
             "The description is all a model has to decide whether and how to call a tool.",
             "Say in a sentence what the tool does and when to use it.",
             details=bare,
         )
     else:
-        report.ok("tool-descriptions", "descriptions", "on every tool")
+        report.ok("tool-descriptions", "on every tool")
 
 
 def _schemas(report: Report, tools: Sequence[Any]) -> None:
@@ -93,14 +88,13 @@ def _schemas(report: Report, tools: Sequence[Any]) -> None:
     if faults:
         report.fail(
             "tool-schemas",
-            "schemas",
             f"{len(faults)} that cannot be used",
             "One bad schema can make a model's provider refuse the whole request, all tools included.",
             "Fix the schemas named here.",
             details=faults,
         )
     else:
-        report.ok("tool-schemas", "schemas", "all valid")
+        report.ok("tool-schemas", "all valid")
 
 
 def _schema_faults(tool: Any) -> Iterator[str]:
@@ -135,16 +129,15 @@ def _headers(report: Report, tools: Sequence[Any]) -> None:
     if faults:
         report.fail(
             "x-mcp-header",
-            "x-mcp-header",
             f"annotations that cannot be honoured, on {len(faults)} of {len(tools)} tools",
             "Over HTTP a client must drop such a tool: nobody can call it.",
             "Annotate string, integer or boolean properties only, each with a header name of its own.",
             details=faults,
         )
     elif annotated:
-        report.ok("x-mcp-header", "x-mcp-header", f"valid, on {annotated} of {len(tools)} tools")
+        report.ok("x-mcp-header", f"valid, on {annotated} of {len(tools)} tools")
     else:
-        report.skip("x-mcp-header", "x-mcp-header", "no tool uses it")
+        report.skip("x-mcp-header", "no tool uses it")
 
 
 def _words(report: Report, tools: Sequence[Any]) -> None:
@@ -153,12 +146,11 @@ def _words(report: Report, tools: Sequence[Any]) -> None:
 
     findings = [finding for tool in tools for finding in scan_tool(_as_tool(tool)) if finding.severity != "note"]
     if not findings:
-        report.ok("words", "words", "nothing hidden, no orders to the model")
+        report.ok("words", "nothing hidden, no orders to the model")
         return
     details = [in_one_line(f"{finding.severity}: {finding}; {finding.remedy}", 400) for finding in findings]
     is_grave = any(finding.severity == "ask" for finding in findings)
     (report.fail if is_grave else report.warn)(
-        "words",
         "words",
         several(len(findings), "finding"),
         "A host withholds such words from the model, and asks a person before it calls the tool.",
@@ -180,7 +172,7 @@ def _as_tool(definition: Any) -> Tool:
     )
 
 
-def _provider(report: Report, tools: Sequence[Any], profile: str, name: str) -> None:
+def _provider(report: Report, tools: Sequence[Any], profile: str) -> None:
     """The tools that this provider refuses, if it gets them unchanged."""
     whole = [tool for tool in tools if isinstance((as_object(tool) or {}).get("name"), str)]
     try:
@@ -189,19 +181,18 @@ def _provider(report: Report, tools: Sequence[Any], profile: str, name: str) -> 
             finding for finding in lint(whole, profile) if finding.weight == "refused" and finding.rule != "name"
         ]
     except DeclarationError as error:  # told of above
-        report.skip(profile, name, in_one_line(str(error), 300))
+        report.skip(profile, in_one_line(str(error), 300))
         return
     if refused:
         report.warn(
             profile,
-            name,
             f"{several(len(refused), 'thing')} it refuses",
             "A host that hands the tools on as they are gets an error for the whole request, all tools included.",
             "Fix what is named here; the remedy stands beside it.",
             details=[str(finding) for finding in refused],
         )
     else:
-        report.ok(profile, name, "takes all of them")
+        report.ok(profile, "takes all of them")
 
 
 def _name(tool: Any) -> str:

@@ -34,8 +34,6 @@ from ..output import in_one_line, safe
 from ..target import Settings, Target
 from .report import Report, several
 
-__all__ = ["ReachableProcess", "examine_process", "hello", "modern_meta"]
-
 _EXIT_SECONDS: Final = (
     2.0  # seconds; hosts wait about this long before they send SIGTERM, and what stays is an orphan one day (P10)
 )
@@ -109,7 +107,6 @@ async def examine_process(report: Report, target: Target, settings: Settings) ->
     except OSError as error:
         report.fail(
             "start",
-            "start",
             f"cannot be started: {error.strerror or error}",
             "No client can start it either.",
             "Check that the file may be executed, and its first line (#!) if it is a script.",
@@ -146,13 +143,12 @@ def _resolve(report: Report, target: Target, env: Mapping[str, str]) -> str | No
     if program is None:
         report.fail(
             "command",
-            "command",
             where,
             "Hosts start servers with little in PATH, so a name alone is often not found.",
             "Install it, or name it by its absolute path.",
         )
         return None
-    report.ok("command", "command", program)
+    report.ok("command", program)
     return program
 
 
@@ -164,9 +160,9 @@ def _enclose(
     try:
         start = prepare_sandbox(offline, command, sandbox_environment(policy, os.environ, env), cwd)
     except ConfigError as error:
-        report.fail("sandbox", "sandbox", str(error), "A host does not start it either.", "See the guide on sandboxes.")
+        report.fail("sandbox", str(error), "A host does not start it either.", "See the guide on sandboxes.")
         return None
-    report.ok("sandbox", "sandbox", str(policy))
+    report.ok("sandbox", str(policy))
     return start
 
 
@@ -190,7 +186,6 @@ async def _retry_with_initialize(
             return None
         report.warn(
             "first-message",
-            "first message",
             f"it ends (exit code {first.process.returncode}) when server/discover comes before initialize",
             f"A client that speaks {MODERN} asks that first; it must start the server twice.",
             "Answer unknown requests with error -32601, or update the server's library.",
@@ -212,13 +207,12 @@ def _report_death(report: Report, child: _Child) -> None:
     )
     if code == 0 and not child.stderr:
         fix = "The script ended without running a server: call server.run() at its end, or use `trimaran serve FILE`."
-    report.fail("start", "start", ending, "No client can use it.", fix, details=child.tail())
+    report.fail("start", ending, "No client can use it.", fix, details=child.tail())
     _report_pollution(report, child)
 
 
 def _report_mute(report: Report, child: _Child, patience: float) -> None:
     report.fail(
-        "start",
         "start",
         f"no answer to server/discover nor to initialize within {patience:g} s",
         "Clients give up after some seconds, and people see a server that hangs.",
@@ -234,13 +228,12 @@ def _report_start(report: Report, child: _Child) -> None:
     if child.first_answer > _SLOW_START:
         report.warn(
             "start",
-            "start",
             seen,
             "Hosts wait for each server when they start, and some give up after 5 s.",
             "Import less before the server runs, and connect to other services on the first call.",
         )
     else:
-        report.ok("start", "start", seen)
+        report.ok("start", seen)
 
 
 async def _report_end(report: Report, child: _Child) -> None:
@@ -248,18 +241,16 @@ async def _report_end(report: Report, child: _Child) -> None:
     _report_pollution(report, child)
     if seconds is not None:
         code = child.process.returncode
-        report.ok("eof", "end of input", f"it ends {seconds:.2f} s after stdin closes, exit code {code}")
+        report.ok("eof", f"it ends {seconds:.2f} s after stdin closes, exit code {code}")
     else:
         report.warn(
             "eof",
-            "end of input",
             f"it still runs {_EXIT_SECONDS:g} s after stdin was closed",
             "A host that is gone cannot end it: such processes pile up.",
             "End the process when stdin ends.",
         )
     if missing := child.missing():
         report.warn(
-            "environment",
             "environment",
             "its stderr names variables that it did not get",
             "Children get a safe part of the environment and what their entry names, here as in other hosts.",
@@ -269,20 +260,18 @@ async def _report_end(report: Report, child: _Child) -> None:
     if any(line.startswith("Traceback ") for line in child.stderr):
         report.warn(
             "stderr",
-            "stderr",
             f"{several(len(child.stderr), 'line')}, with a traceback",
             "Something went wrong, though the server answers.",
             "Look at the lines above.",
             details=lines,
         )
     else:
-        report.ok("stderr", "stderr", several(len(child.stderr), "line") if lines else "silent", details=lines)
+        report.ok("stderr", several(len(child.stderr), "line") if lines else "silent", details=lines)
 
 
 def _report_pollution(report: Report, child: _Child) -> None:
     if child.garbage:
         report.fail(
-            "stdout",
             "stdout",
             f"{several(len(child.garbage), 'line')} that no MCP client can read",
             "stdout belongs to the protocol: many clients give up at the first such line.",
@@ -290,7 +279,7 @@ def _report_pollution(report: Report, child: _Child) -> None:
             details=[in_one_line(line, 500) for line in child.garbage],
         )
     elif child.first_answer is not None:
-        report.ok("stdout", "stdout", "nothing but messages")
+        report.ok("stdout", "nothing but messages")
 
 
 @final

@@ -16,14 +16,48 @@ from rich.text import Text
 
 from ..output import Screen, safe
 
-__all__ = ["Check", "Report", "Status", "print_check", "print_summary", "several"]
-
 Status: TypeAlias = Literal["ok", "warn", "fail", "skipped"]
 _LABELS: Final[dict[Status, tuple[str, str]]] = {
     "ok": ("ok", "green"),
     "warn": ("warn", "yellow"),
     "fail": ("FAIL", "bold red"),
     "skipped": ("skip", "dim"),
+}
+# How the report calls a check, where that is not its key.
+_TITLES: Final = {
+    "answer": "first request",
+    "anthropic": "Anthropic",
+    "authorization-server": "authorization server",
+    "challenge": "WWW-Authenticate",
+    "connect": "connection",
+    "content-type": "content type",
+    "cors": "CORS preflight",
+    "delete": "DELETE",
+    "dns": "name",
+    "doctor": "the doctor",
+    "eof": "end of input",
+    "first-message": "first message",
+    "gemini": "Gemini",
+    "get": "GET",
+    "header-mismatch": "header agreement",
+    "host": "foreign Host",
+    "legacy": "before 2026",
+    "modern": "2026-07-28",
+    "openai": "OpenAI",
+    "origin": "foreign Origin",
+    "resource-metadata": "resource metadata",
+    "slash": "trailing slash",
+    "stream": "streaming",
+    "time-list": "tools/list",
+    "time-ping": "ping",
+    "tls": "TLS",
+    "token": "credentials",
+    "tool-descriptions": "descriptions",
+    "tool-names": "tool names",
+    "tool-schemas": "schemas",
+    "tools-pages": "pages",
+    "unknown-method": "unknown method",
+    "version": "unknown version",
 }
 _TITLE_WIDTH: Final = 18
 _MOST_DETAILS: Final = 6
@@ -64,28 +98,22 @@ class Report:
         """Begin a part of the examination."""
         self._section = name
 
-    def ok(self, key: str, title: str, seen: str, *, details: Sequence[str] = ()) -> None:
-        self._add(key, title, "ok", seen, details=details)
+    def ok(self, key: str, seen: str, *, details: Sequence[str] = ()) -> None:
+        self._add(key, "ok", seen, details=details)
 
-    def warn(self, key: str, title: str, seen: str, why: str, fix: str, *, details: Sequence[str] = ()) -> None:
-        self._add(key, title, "warn", seen, why, fix, details)
+    def warn(self, key: str, seen: str, why: str, fix: str, *, details: Sequence[str] = ()) -> None:
+        self._add(key, "warn", seen, why, fix, details)
 
-    def fail(self, key: str, title: str, seen: str, why: str, fix: str, *, details: Sequence[str] = ()) -> None:
-        self._add(key, title, "fail", seen, why, fix, details)
+    def fail(self, key: str, seen: str, why: str, fix: str, *, details: Sequence[str] = ()) -> None:
+        self._add(key, "fail", seen, why, fix, details)
 
-    def skip(self, key: str, title: str, reason: str) -> None:
-        self._add(key, title, "skipped", reason)
+    def skip(self, key: str, reason: str) -> None:
+        self._add(key, "skipped", reason)
 
     def _add(
-        self,
-        key: str,
-        title: str,
-        status: Status,
-        seen: str,
-        why: str = "",
-        fix: str = "",
-        details: Sequence[str] = (),
+        self, key: str, status: Status, seen: str, why: str = "", fix: str = "", details: Sequence[str] = ()
     ) -> None:
+        title = _TITLES.get(key, key)
         if status in ("warn", "fail") and self._waived.keys() & {key.lower(), title.lower()}:
             status, seen, why, fix = "skipped", f"waived; {seen}", "", ""
         check = Check(

@@ -26,8 +26,6 @@ from .process import hello, modern_meta
 if TYPE_CHECKING:
     import aiohttp
 
-__all__ = ["ProbeConnection", "ProbeReply", "Unanswered", "legacy_hello", "modern_request"]
-
 _MAX_BODY: Final = 1024 * 1024  # the most that the doctor reads of any answer
 _ACCEPT: Final = "application/json, text/event-stream"
 _ids = itertools.count(1)

@@ -10,18 +10,6 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = [
-    "CLIENTS",
-    "LEFT_CALLS",
-    "OPTIONS",
-    "RENAMED",
-    "SERVERS",
-    "Option",
-    "is_foreign",
-    "left_reason",
-    "replacement",
-]
-
 _FAST: Final = ("fastmcp", "fastmcp.server", "fastmcp.server.server")
 _OLD: Final = ("mcp.server.fastmcp", "mcp.server.fastmcp.server")
 _NEW: Final = ("mcp.server", "mcp.server.mcpserver", "mcp.server.mcpserver.server")

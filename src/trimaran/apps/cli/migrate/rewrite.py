@@ -36,8 +36,6 @@ from .names import (
     replacement,
 )
 
-__all__ = ["Leftover", "Migration", "TooNested", "migrate_source"]
-
 _DEEPEST: Final = 120  # levels of syntax; at about 140 the visitors of libcst meet the limit on recursion
 
 _HTTP: Final = ("http", "streamable-http", "streamable_http", "sse")

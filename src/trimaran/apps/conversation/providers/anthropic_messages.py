@@ -17,8 +17,6 @@ from trimaran.format import Format
 
 from .driver import Message, ModelProvider, ModelReply, ModelRequest, sound, stream_reply
 
-__all__ = ["AnthropicMessages"]
-
 _MEDIA: Final = frozenset(("image", "document"))
 _THOUGHTS: Final = frozenset(("thinking", "redacted_thinking"))
 # An answer that ended otherwise may end in the middle of a call.

@@ -11,8 +11,6 @@ from urllib.parse import urlsplit
 
 from .driver import Driver, ModelProvider, ModelUnavailable
 
-__all__ = ["open_driver"]
-
 
 class _Known(NamedTuple):
     """A provider, before its variables were read."""

@@ -19,21 +19,6 @@ from msgspec import Struct
 from trimaran.errors import Error
 from trimaran.format import Format
 
-__all__ = [
-    "Driver",
-    "Message",
-    "ModelFailed",
-    "ModelProvider",
-    "ModelReply",
-    "ModelRequest",
-    "ModelUnavailable",
-    "StreamCut",
-    "StreamedAnswer",
-    "explain",
-    "sound",
-    "stream_reply",
-]
-
 log: Final = logging.getLogger("trimaran.apps.console")
 
 Message: TypeAlias = dict[str, Any]
@@ -82,8 +67,6 @@ class ModelProvider(Struct, frozen=True, kw_only=True):
 
 @final
 class ModelRequest(Struct, frozen=True, kw_only=True):
-    """One request to a model."""
-
     messages: Sequence[Message]
     max_tokens: int
     system: str = ""

@@ -15,8 +15,6 @@ from trimaran.format import Format, media_to_openai, result_to_openai
 
 from .driver import Message, ModelProvider, ModelReply, ModelRequest, sound, stream_reply
 
-__all__ = ["OpenAIChat"]
-
 # An answer that ended otherwise may end in the middle of a call.
 _WHOLE: Final = frozenset(("stop", "tool_calls", "function_call"))
 _REASONS: Final[Mapping[str, str]] = {

@@ -15,8 +15,6 @@ from ..pointers import value_at
 from ..requests import BadRequest, NotThere
 from .routing import PageRequest, Reply, Route
 
-__all__ = ["ROUTES"]
-
 # Types that a browser shows without running anything; all others are downloaded as bytes.
 _SHOWN_TYPES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp", "audio/", "video/", "application/pdf")
 

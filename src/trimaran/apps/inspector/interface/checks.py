@@ -15,8 +15,6 @@ from ..findings import findings_of
 from ..requests import BadRequest
 from .routing import PageRequest, Reply, Route
 
-__all__ = ["ROUTES"]
-
 
 async def start_doctor(request: PageRequest) -> Any:
     return Reply(status=202, value={"run": request.inspector.doctors.start(request.server)})

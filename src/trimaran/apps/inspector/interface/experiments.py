@@ -8,8 +8,6 @@ from ..requests import BadRequest
 from ..trials import run_trial
 from .routing import PageRequest, Reply, Route
 
-__all__ = ["ROUTES"]
-
 
 async def try_it(request: PageRequest) -> Any:
     call: Any = request.body.get("call")

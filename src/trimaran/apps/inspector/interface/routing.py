@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from ..inspector import Inspector
     from ..servers import InspectedServer
 
-__all__ = ["Handler", "PageRequest", "Reply", "Route", "RouteTable"]
-
 T = TypeVar("T")
 _VARIABLE: Final = re.compile(r"\{(\w+)\}")
 

@@ -19,8 +19,6 @@ from ..requests import BadRequest, NotThere, texts
 from ..servers import InspectedServer, Reach, ServerSource
 from .routing import PageRequest, Reply, Route
 
-__all__ = ["ROUTES"]
-
 _LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 

@@ -20,8 +20,6 @@ from ..saved_calls import CallToRepeat, Expectation, read_calls, write_calls
 from ..servers import Reach, ServerSource
 from .routing import PageRequest, Reply, Route
 
-__all__ = ["ROUTES"]
-
 _TEXT: Final = "text/plain; charset=utf-8"
 
 

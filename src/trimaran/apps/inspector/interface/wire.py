@@ -12,8 +12,6 @@ from ..requests import NotThere
 from ..wire import MessageRow, TracedExchange
 from .routing import PageRequest, Reply, Route
 
-__all__ = ["ROUTES", "message_json", "select_messages"]
-
 _INLINE: Final = 256 * 1024
 _EXCERPT: Final = 64 * 1024
 _MEANINGS: Final = {
