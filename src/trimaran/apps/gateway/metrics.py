@@ -25,9 +25,8 @@ from trimaran.errors import ConfigError
 _BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _BOUNDS: Final = (*map(str, _BUCKETS), "+Inf")
 
-_MOST_SERIES: Final = (
-    20_000  # each takes some hundred bytes, for good; a thousand tools with every status are a third of it
-)
+# Each takes some hundred bytes, for good; a thousand tools with every status are a third of it.
+_MOST_SERIES: Final = 20_000
 _OTHER: Final = "other"
 
 

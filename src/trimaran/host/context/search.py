@@ -21,7 +21,7 @@ import heapq
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, cast, final
+from typing import Any, Final, NamedTuple, TypeAlias, cast, final
 
 from trimaran.host.names import Address
 from trimaran.types import Tool
@@ -78,6 +78,20 @@ class ToolMatch(NamedTuple):
 
     address: Address
     score: float
+
+
+class _Matches(NamedTuple):
+    """What a term of a query matches."""
+
+    worths: Mapping[str, float]
+    """The terms that it may mean, with the worth of a match."""
+    scores: Mapping[int, float]
+    """The entries that have them, with the best match of each."""
+    left_out: dict[int, float] | None
+    """If entries were left out: the best matches that were computed all the same."""
+
+
+_Known: TypeAlias = dict[str, _Matches]  # by term: the steps of a query have the terms of the whole
 
 
 class _Entry(NamedTuple):
@@ -141,15 +155,16 @@ class ToolIndex:
             among: True for a tool that may be found.
         """
         query = query[:_MOST_QUERY]
-        scores = self._scores(query)
+        known: _Known = {}
+        scores = self._scores(query, known)
         steps = steps_of(query)
         if len(steps) > 1:
-            scores = _with_steps(scores, map(self._scores, steps))
+            scores = _with_steps(scores, (self._scores(step, known) for step in steps))
         return self._ranked(scores, limit, among)
 
-    def _scores(self, text: str) -> dict[int, float]:
+    def _scores(self, text: str, known: _Known) -> dict[int, float]:
         terms, requested = query_terms(text)
-        scores = self._score(self._parts(terms[:_MOST_TERMS]))
+        scores = self._score(self._weighed(terms[:_MOST_TERMS], known))
         if requested:
             entries = self._entries
             for place in scores:
@@ -157,23 +172,26 @@ class ToolIndex:
                     scores[place] *= _OTHER_ACTION
         return scores
 
-    def _parts(self, terms: Sequence[str]) -> list[Mapping[str, float]]:
-        """For each query term: the terms that it matches, with the worth of a match."""
+    def _weighed(self, terms: Sequence[str], known: _Known) -> list[tuple[float, _Matches]]:
+        """For each query term: its weight in the query, and what it matches."""
         vague = lexicon().vague
-        parts: dict[str, Mapping[str, float]] = {}
+        parts: dict[str, tuple[float, _Matches]] = {}
         names: list[str] = []
         for at, term in enumerate(terms):
             if term in parts:
                 continue
-            weight = (_VAGUE if term in vague else 1.0) / (1 + _LATER * at)
-            parts[term] = {match: worth * weight for match, worth in self._variants(term).items()}
-            if not parts[term]:
+            matches = known.get(term)
+            if matches is None:
+                matches = known[term] = self._matches(self._variants(term))
+            parts[term] = (_VAGUE if term in vague else 1.0) / (1 + _LATER * at), matches
+            if not matches.worths:
                 names.append(term)
         if len(names) == len(parts):
             return []
-        # Most probably the names of something to look up, as in "the article about Llullaillaco".
-        look_up = {word: _UNKNOWN * self._rarity(word) for word in _LOOK_UP_TERMS if word in self._weights}
-        return [part or look_up for part in parts.values()]
+        if names:  # most probably of something to look up, as in "the article about Llullaillaco"
+            look_up = {word: _UNKNOWN * self._rarity(word) for word in _LOOK_UP_TERMS if word in self._weights}
+            parts.update(dict.fromkeys(names, (1.0, self._matches(look_up))))
+        return list(parts.values())
 
     def _variants(self, term: str) -> dict[str, float]:
         known, weights = lexicon(), self._weights
@@ -206,24 +224,27 @@ class ToolIndex:
         having = len(self._weights[term])
         return math.log(1 + (len(self._entries) - having + 0.5) / (having + 0.5))
 
-    def _score(self, parts: Sequence[Mapping[str, float]]) -> dict[int, float]:
+    def _matches(self, worths: Mapping[str, float]) -> _Matches:
         scores: dict[int, float] = {}
-        is_cut = False
-        for part in parts:
-            best: dict[int, float] = {}
-            for term, worth in part.items():
-                matches: Iterable[tuple[int, float]]
-                if len(entries := self._weights[term]) > _MOST_MATCHES:
-                    matches, is_cut = self._best_of(term), True
-                else:
-                    matches = entries.items()
-                for place, weight in matches:
-                    score = worth * weight
-                    if score > best.get(place, 0.0):
-                        best[place] = score
-            for place, score in best.items():
-                scores[place] = scores.get(place, 0.0) + score
-        if not is_cut:
+        left_out: dict[int, float] | None = None
+        for term, worth in worths.items():
+            matches: Iterable[tuple[int, float]]
+            if len(entries := self._weights[term]) > _MOST_MATCHES:
+                matches, left_out = self._best_of(term), {}
+            else:
+                matches = entries.items()
+            for place, weight in matches:
+                score = worth * weight
+                if score > scores.get(place, 0.0):
+                    scores[place] = score
+        return _Matches(worths, scores, left_out)
+
+    def _score(self, parts: Sequence[tuple[float, _Matches]]) -> dict[int, float]:
+        scores: dict[int, float] = {}
+        for importance, matches in parts:
+            for place, score in matches.scores.items():
+                scores[place] = scores.get(place, 0.0) + importance * score
+        if all(matches.left_out is None for _, matches in parts):
             return scores
         return {
             place: self._exact(place, parts) for place in heapq.nlargest(_CANDIDATES, scores, key=scores.__getitem__)
@@ -242,11 +263,17 @@ class ToolIndex:
             if len(entries) > _MOST_MATCHES:
                 self._best_of(term)
 
-    def _exact(self, place: int, parts: Sequence[Mapping[str, float]]) -> float:
+    def _exact(self, place: int, parts: Sequence[tuple[float, _Matches]]) -> float:
         weights = self._weights
-        return sum(
-            max((worth * weights[term].get(place, 0.0) for term, worth in part.items()), default=0.0) for part in parts
-        )
+        total = 0.0
+        for importance, (worths, scores, left_out) in parts:
+            score = scores.get(place)
+            if left_out is not None and (score := left_out.get(place)) is None:
+                score = max(worth * weights[term].get(place, 0.0) for term, worth in worths.items())
+                left_out[place] = score
+            if score:
+                total += importance * score
+        return total
 
     def _ranked(
         self, scores: Mapping[int, float], limit: int, among: Callable[[Address], bool] | None
