@@ -221,11 +221,13 @@ def test_there_are_never_more_than_fifty(harbour: Harbour) -> None:
 
 def test_help_is_one_safe_line(harbour: Harbour) -> None:
     server = Server("loud", version="1")
-    server.add_tool(lambda: "x", name="shout", description="\x1b[2J[red]HEY[/red]\n" + "x" * 500)
+    server.add_tool(lambda: "x", name="shout", description="\a[red]HEY[/red]\n" + "x" * 500)
+    server.add_tool(lambda: "x", name="shroud", description="\x1b[2JClear the screen.")
     with open_harbour(loud=server) as loud:
-        (option,) = at_end(loud, "sh").options
-    assert option.help.startswith("\\x1b[2J[red]HEY[/red] xxx")
-    assert len(option.help) <= 80
+        shout, shroud = at_end(loud, "sh").options
+    assert shout.help.startswith("\\x07[red]HEY[/red] xxx")
+    assert shroud.help.startswith("[withheld by the host: terminal-escapes")
+    assert max(len(shout.help), len(shroud.help)) <= 80
 
 
 def test_a_server_that_is_in_trouble_is_one_without_options(harbour: Harbour, monkeypatch: pytest.MonkeyPatch) -> None:
