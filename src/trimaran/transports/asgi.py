@@ -64,7 +64,10 @@ class AsgiResponder:
 
     async def reply(self, status: int, headers: Pairs, body: bytes) -> None:
         pairs = _pairs(headers)
-        pairs.append((b"content-length", str(len(body)).encode()))
+        if status in (204, 304):
+            body = b""
+        else:
+            pairs.append((b"content-length", str(len(body)).encode()))
         await self._send({"type": "http.response.start", "status": status, "headers": pairs})
         await self._send({"type": "http.response.body", "body": body})
 

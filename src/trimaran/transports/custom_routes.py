@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _FRAMING: Final = frozenset(("content-length", "transfer-encoding", "connection", "keep-alive", "upgrade", "trailer"))
 _NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9a-z]+")
 _TEXT: Final = "text/plain; charset=utf-8"
+_STATUSES: Final = range(200, 600)  # 1xx are no answers: a client waits for another one behind them
 _RESULTS: Final = (
     "a route returns text, bytes, a dict or a list (JSON), None, (status, body), (status, body, headers), or an ASGI "
     "response such as Starlette's"
@@ -110,6 +111,12 @@ def _sendable(headers: Iterable[tuple[str, str]]) -> Pairs:
     return pairs
 
 
+def _checked_status(status: int) -> int:
+    if status not in _STATUSES:
+        raise DeclarationError(f"a route answers with a status from 200 to 599, not {status!r}")
+    return status
+
+
 def _read_result(value: Any) -> tuple[int, bytes, Pairs]:
     status = 200
     headers: dict[str, str] = {}
@@ -117,7 +124,7 @@ def _read_result(value: Any) -> tuple[int, bytes, Pairs]:
         parts = cast("tuple[Any, ...]", value)
         if len(parts) not in (2, 3) or not isinstance(parts[0], int):
             raise DeclarationError(f"{_RESULTS}, not {parts!r}")
-        status, value = parts[:2]
+        status, value = _checked_status(parts[0]), parts[1]
         headers = dict(parts[2]) if len(parts) == 3 else headers
     pairs = _sendable((name.lower(), str(text)) for name, text in headers.items())
     if value is None:
@@ -180,7 +187,7 @@ async def _run_app(app: Any, scope: dict[str, Any], body: bytes, request: HttpRe
     async def send(message: MutableMapping[str, Any]) -> None:
         nonlocal status, pairs, is_streaming
         if message["type"] == "http.response.start":
-            status = message["status"]
+            status = _checked_status(message["status"])
             pairs = _sendable(
                 (name.decode("latin-1").lower(), text.decode("latin-1")) for name, text in message.get("headers", ())
             )

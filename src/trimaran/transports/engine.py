@@ -811,6 +811,11 @@ def watch_by_task(wait: Callable[[], Coroutine[Any, Any, None]], callback: Calla
     return unwatch
 
 
+def has_body(method: str, status: int) -> bool:
+    """Whether an answer has a body. Where it has none, a client takes what follows for its next answer (RFC 9110, 6.4.1)."""
+    return method != "HEAD" and status not in (204, 304)
+
+
 def judge_accept(accept: str | None) -> tuple[bool, bool]:
     """Whether a POST's Accept admits both forms of answer, and whether it lists the stream first (R112, R118)."""
     if accept is None:

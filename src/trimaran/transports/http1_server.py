@@ -34,7 +34,7 @@ from trimaran.protocol.http1_framing import (
     share_values,
 )
 
-from .engine import BUSY, JSON, Engine, FixedHeaders, HttpRequestHead, Pairs
+from .engine import BUSY, JSON, Engine, FixedHeaders, HttpRequestHead, Pairs, has_body
 from .failure_reasons import connection_reason
 from .listener import Listener
 
@@ -559,24 +559,27 @@ class _Responder:
         if type(headers) is FixedHeaders and keeps and head.method == "POST":
             connection.fixed_reply(status, headers, body)
             return
-        framing = "" if status == 204 else f"content-length: {len(body)}"
+        framing = "" if status in (204, 304) else f"content-length: {len(body)}"
         if not keeps:
             framing += ("\r\n" if framing else "") + "connection: close"
-        data = b"" if head.method == "HEAD" else body
+        data = body if has_body(head.method, status) else b""
         connection.write(connection.head(status, headers, framing) + b"\r\n" + data)
 
     async def stream_start(self, status: int, headers: Pairs) -> None:
         # HTTP/1.0 has no chunks: the body ends with the connection.
         self._is_chunked = self._head.minor == 1
         framing = "transfer-encoding: chunked" if self._is_chunked else "connection: close"
+        self.is_complete = not has_body(self._head.method, status)
+        if status in (204, 304):
+            framing = ""
         share_values(self._headers)
         self._connection.spare_memory()
         self._connection.write_soon(self._connection.head(status, headers, framing) + b"\r\n")
 
     async def stream_chunk(self, data: bytes) -> bool:
         connection = self._connection
-        if connection.is_gone:
-            return False
+        if connection.is_gone or self.is_complete:
+            return not connection.is_gone
         if connection.write_soon(chunk(data) if self._is_chunked else data):
             await asyncio.sleep(0)
         await connection.drain()

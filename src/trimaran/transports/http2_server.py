@@ -46,7 +46,7 @@ from trimaran.errors import ProtocolError
 from trimaran.protocol.http1_framing import TOO_LARGE
 from trimaran.server.handlers import logger
 
-from .engine import BUSY, JSON, Engine, HttpRequestHead, Pairs
+from .engine import BUSY, JSON, Engine, HttpRequestHead, Pairs, has_body
 from .http1_server import HIGH_WATER, IDLE_SECONDS, LINGER_QUIET, LINGER_SECONDS, READ_SECONDS
 
 if TYPE_CHECKING:
@@ -659,24 +659,26 @@ class _Stream:
     def reply(self, status: int, headers: Pairs, body: bytes) -> None:
         if self.is_gone or self.is_answered:
             return
-        is_all = not body or self.method == "HEAD"
-        length = [] if status == 204 else [("content-length", str(len(body)))]
-        self._send_head(status, [*headers, *length], is_all=is_all)
-        self.is_answered = True
-        if is_all:
-            self._connection.finish(self)
-            self._connection.flush_soon()
-        else:
+        length = [] if status in (204, 304) else [("content-length", str(len(body)))]
+        self._begin(status, [*headers, *length], is_all=not body or not has_body(self.method, status))
+        if not self.is_answered:
+            self.is_answered = True
             self._put(body)
+
+    def _begin(self, status: int, headers: Pairs, *, is_all: bool) -> None:
+        self._send_head(status, headers, is_all=is_all)
+        if is_all:
+            self.is_answered = True
+            self._connection.finish(self)
+        self._connection.flush_soon()
 
     async def stream_start(self, status: int, headers: Pairs) -> None:
         if not self.is_gone:
-            self._send_head(status, headers, is_all=False)
-            self._connection.flush_soon()
+            self._begin(status, headers, is_all=not has_body(self.method, status))
 
     async def stream_chunk(self, data: bytes) -> bool:
-        if self.is_gone:
-            return False
+        if self.is_gone or self.is_answered:
+            return not self.is_gone
         self._put(data)
         while self.size > _STREAM_HIGH:
             if self._drained is None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -9,6 +11,8 @@ import httpx
 import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, StreamingResponse
+from tests.support.certificates import Authority
+from tests.support.until import PATIENCE
 
 from trimaran import Server
 from trimaran.auth import ApiKey
@@ -168,3 +172,64 @@ def test_a_path_and_method_have_one_function() -> None:
     server.custom_route("/x", ["POST"])(lambda request: "x")
     with pytest.raises(DeclarationError, match="there is already a route for GET /x"):
         server.custom_route("/x", ["GET"])(lambda request: "x")
+
+
+def server_with_surplus() -> Server:
+    """Its routes send bodies where no answer has one. Each body is an answer that nobody asked for."""
+    server = Server("shop")
+    surplus = "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"
+    server.custom_route("/stream")(lambda request: StreamingResponse(iter([surplus, surplus])))
+    server.custom_route("/204")(lambda request: (204, surplus))
+    server.custom_route("/304")(lambda request: (304, surplus))
+    server.custom_route("/stream/304")(lambda request: StreamingResponse(iter([surplus, surplus]), 304))
+    server.custom_route("/after")(lambda request: "after")
+    return server
+
+
+BODILESS = [("HEAD", "/stream"), ("GET", "/204"), ("GET", "/304"), ("GET", "/stream/304")]
+
+
+@pytest.mark.parametrize(("method", "path"), BODILESS)
+async def test_no_body_follows_an_answer_that_has_none_and_is_taken_for_the_next_answer(method: str, path: str) -> None:
+    async with HttpServer(server_with_surplus(), port=0) as http:
+        reader, writer = await asyncio.open_connection("127.0.0.1", http.port)
+        fields = "Host: 127.0.0.1\r\n"
+        writer.write(
+            f"{method} {path} HTTP/1.1\r\n{fields}\r\nGET /after HTTP/1.1\r\n{fields}Connection: close\r\n\r\n".encode()
+        )
+        answers = await asyncio.wait_for(reader.read(), PATIENCE)
+        writer.close()
+        await writer.wait_closed()
+    assert answers.count(b"HTTP/1.1") == 2
+    assert answers.partition(b"\r\n\r\n")[2].startswith(b"HTTP/1.1 200 OK\r\n") and answers.endswith(b"\r\n\r\nafter")
+
+
+@pytest.mark.parametrize(("method", "path"), BODILESS)
+async def test_nor_on_http2(method: str, path: str, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    async with (
+        HttpServer(server_with_surplus(), port=0, tls=authority.issue("127.0.0.1"), http2=True) as http,
+        httpx.AsyncClient(http2=True, verify=authority.trust()) as client,
+    ):
+        reply = await client.request(method, f"https://127.0.0.1:{http.port}{path}")
+        after = await client.get(f"https://127.0.0.1:{http.port}/after")
+    assert (reply.http_version, reply.content, after.text) == ("HTTP/2", b"", "after")
+
+
+@pytest.mark.parametrize("path", ["/204", "/304"])
+async def test_nor_inside_an_application(path: str) -> None:
+    app: Any = server_with_surplus().asgi()
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=BASE) as client:
+        reply = await client.get(path)
+    assert (reply.content, "content-length" in reply.headers) == (b"", False)
+
+
+@pytest.mark.parametrize("status", [-1, 0, 100, 103, 199, 600, 99_999])
+async def test_a_status_that_is_no_answers_is_refused(status: int) -> None:
+    server = Server("shop")
+    server.custom_route("/odd")(lambda request: (status, "odd"))
+    server.custom_route("/app")(lambda request: PlainTextResponse("odd", status))
+    async with HttpServer(server, port=0) as http, aiohttp.ClientSession() as client:
+        for path in ("/odd", "/app"):
+            async with client.get(f"{BASE}:{http.port}{path}") as reply:
+                assert (reply.status, "internal error" in await reply.text()) == (500, True)
