@@ -25,6 +25,7 @@ from trimaran.protocol.inbound import IncomingCall, read_json
 from trimaran.schema import (
     ArgumentError,
     ExplicitArguments,
+    Schema,
     Validator,
     compile_signature,
     inspect_handler,
@@ -171,50 +172,16 @@ def compile_tool(
     entry.key = name or _name_of(fn)
     entry.place = 0
     label = f"tool {entry.key!r}"
-    # What a caller without a type checker may pass: "30", or a timedelta.
-    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or timeout <= 0):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise DeclarationError(f"{label}: timeout must be a positive number of seconds, not {timeout!r}")
-    check_seconds(f"{label}: timeout", timeout, DeclarationError)
-    check_seconds(f"{label}: cache_ttl", cache_ttl, DeclarationError)
     entry.scopes = scopes_of(scopes, label)
     entry.visible_to = visible_of(visible_to, label)
-    # Long work that is called plainly takes as long as it takes (C22): `request_timeout` is for ordinary calls.
-    entry.timeout = entry.task_timeout = inf if timeout is None and long_running else timeout
-    entry.cache_ttl = cache_ttl
-    if long_running not in (True, False, "required", "on_detach"):
-        raise DeclarationError(
-            f'{label}: long_running is True, "required" (only as a task) or "on_detach" (from ctx.detach() on), not {long_running!r}'
-        )
-    entry.long_running = long_running
-    if type(resumable) is not bool or (resumable and not long_running):
-        raise DeclarationError(
-            f"{label}: resumable=True says that its task may go on in another process, so it needs long_running=True beside it; "
-            f"not resumable={resumable!r}, long_running={long_running!r}"
-        )
-    entry.resumable = resumable
-
+    _set_limits(entry, label, timeout, cache_ttl, long_running, resumable)
     plan = plan_dependencies(fn, label)
     injected = () if plan is None else plan.parameters.keys()
-    if input_schema is not None:
-        listed = dict(input_schema)
-        check_references(listed, f"{label}: input_schema")
-        explicit = ExplicitArguments(listed, owner=f"{label}: input_schema")
-        contexts, doc = inspect_handler(fn, (Context,))
-        entry.context = contexts[0] if contexts else None
-        entry.arguments = _by_explicit_schema(
-            explicit.arguments if validate_input else _read_object, listed, fn, {entry.context, *injected}
-        )
-        derived_output = None
+    if input_schema is None:
+        listed, derived_output, doc = _take_signature(entry, label, fn, injected)
     else:
-        signature = compile_signature(
-            fn, context_types=(Context,), is_content=is_content, name=entry.key, skip=injected
-        )
-        listed = signature.input_schema
-        check_references(listed, f"{label}: its input schema")
-        entry.arguments = signature.arguments
-        entry.context = signature.context_params[0] if signature.context_params else None
-        doc = signature.description
-        derived_output = signature.output_schema
+        listed, derived_output = dict(input_schema), None
+        doc = _take_schema(entry, label, fn, injected, listed, validate=validate_input)
 
     promised = (
         dict(output_schema)
@@ -246,6 +213,65 @@ def compile_tool(
     if plan is not None:
         plan.inject(entry)
     return entry
+
+
+def _set_limits(
+    entry: ToolEntry,
+    label: str,
+    timeout: float | None,
+    cache_ttl: float | None,
+    long_running: LongRunning,
+    resumable: bool,
+) -> None:
+    # What a caller without a type checker may pass: "30", or a timedelta.
+    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or timeout <= 0):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise DeclarationError(f"{label}: timeout must be a positive number of seconds, not {timeout!r}")
+    check_seconds(f"{label}: timeout", timeout, DeclarationError)
+    check_seconds(f"{label}: cache_ttl", cache_ttl, DeclarationError)
+    # Long work that is called plainly takes as long as it takes (C22): `request_timeout` is for ordinary calls.
+    entry.timeout = entry.task_timeout = inf if timeout is None and long_running else timeout
+    entry.cache_ttl = cache_ttl
+    if long_running not in (True, False, "required", "on_detach"):
+        raise DeclarationError(
+            f'{label}: long_running is True, "required" (only as a task) or "on_detach" (from ctx.detach() on), not {long_running!r}'
+        )
+    entry.long_running = long_running
+    if type(resumable) is not bool or (resumable and not long_running):
+        raise DeclarationError(
+            f"{label}: resumable=True says that its task may go on in another process, so it needs long_running=True beside it; "
+            f"not resumable={resumable!r}, long_running={long_running!r}"
+        )
+    entry.resumable = resumable
+
+
+def _take_signature(
+    entry: ToolEntry, label: str, fn: Callable[..., object], injected: Collection[str]
+) -> tuple[Schema, Schema | None, str | None]:
+    """Take arguments from a signature; returns the schemas of arguments and result, and the description."""
+    signature = compile_signature(fn, context_types=(Context,), is_content=is_content, name=entry.key, skip=injected)
+    check_references(signature.input_schema, f"{label}: its input schema")
+    entry.arguments = signature.arguments
+    entry.context = signature.context_params[0] if signature.context_params else None
+    return signature.input_schema, signature.output_schema, signature.description
+
+
+def _take_schema(
+    entry: ToolEntry,
+    label: str,
+    fn: Callable[..., object],
+    injected: Collection[str],
+    schema: Schema,
+    *,
+    validate: bool,
+) -> str | None:
+    """Take arguments that a schema of the author's describes; returns the function's description."""
+    check_references(schema, f"{label}: input_schema")
+    contexts, doc = inspect_handler(fn, (Context,))
+    entry.context = contexts[0] if contexts else None
+    explicit = ExplicitArguments(schema, owner=f"{label}: input_schema")
+    read = explicit.arguments if validate else _read_object
+    entry.arguments = _by_explicit_schema(read, schema, fn, {entry.context, *injected})
+    return doc
 
 
 def compile_generated(definition: Tool, fn: GeneratedTool) -> ToolEntry:
