@@ -80,7 +80,7 @@ function Nav(): JSX.Element {
   const server = currentServer.value ?? (servers.value.length === 1 ? servers.value[0] : undefined);
   const section = path[0] === "s" ? path[2] ?? "about" : "";
   const bar = useRef<HTMLElement>(null);
-  useEffect(() => bar.current?.querySelector('[aria-current="page"]')?.scrollIntoView({ block: "nearest", inline: "nearest" }), [path.join(" ")]);
+  useEffect(() => bar.current?.querySelector('[aria-current="page"]')?.scrollIntoView({ block: "nearest", inline: "center" }), [path.join(" ")]);
   const here = (word: string): boolean => path[0] === word || (word === "servers" && path.length === 0);
   return (
     <nav class="nav" aria-label="Inspector" ref={bar}>

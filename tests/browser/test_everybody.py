@@ -59,6 +59,8 @@ def test_axe_finds_nothing_serious(inspector: Inspector, visit: Visit, size: tup
         )
         width: int = page.evaluate("document.documentElement.scrollWidth")
         assert width <= size[0], f"{place} is {width} pixels wide on a screen of {size[0]}"
+        height: int = page.evaluate("document.documentElement.scrollHeight")
+        assert height <= size[1], f"{place} scrolls the frame away: it is {height} pixels high"
 
     for place in PLACES:
         page.goto(f"{inspector.origin}/{place.format(harbour)}")

@@ -45,6 +45,7 @@ def log_in(page: Page) -> None:
 def test_a_person_walks_through_the_login(inspector: Inspector, visit: Visit) -> None:
     page = visit(inspector, "#/servers")
     expect(page.locator("article.card")).to_contain_text("needs a login")
+    expect(page.locator("article.card .failure-who")).to_contain_text("The server wants a login")  # nobody tried one
     page.get_by_role("link", name="Log in, step by step").click()
     page.get_by_role("button", name="Log in step by step").click()
     flow = page.get_by_label("The login")

@@ -29,6 +29,18 @@ def test_the_servers_of_the_command_line_connect_by_themselves(inspector: Inspec
     expect(page.locator("article.card", has_text="legacy 2025-11-25")).to_have_count(1)
 
 
+def test_every_part_of_the_navigation_is_in_reach_on_a_low_screen(inspector: Inspector, visit: Visit) -> None:
+    page = visit(inspector, size=(1280, 400))
+    page.locator(".nav-server").last.click()
+    for name in ("Sessions", "Checks"):
+        place = page.get_by_role("navigation").get_by_role("link", name=name)
+        place.click()
+        expect(place).to_be_in_viewport()
+        centre = "link => { const at = link.getBoundingClientRect(); return link.contains(document.elementFromPoint(at.x + 20, at.y + at.height / 2)); }"
+        assert place.evaluate(centre), f"{name} lies under something"
+        page.go_back()
+
+
 def test_a_server_is_typed_in_its_stderr_is_shown_and_it_is_removed(inspector: Inspector, visit: Visit) -> None:
     page = visit(inspector, "#/servers")
     page.get_by_label("URL or command").fill(RAW)

@@ -115,6 +115,15 @@ def test_findings_say_whether_they_are_refused_or_not_heeded() -> None:
     assert (finding.weight, finding.problem) == ("refused", "contentEncoding is refused")
 
 
+def test_a_keyword_that_demands_nothing_is_no_finding_where_it_is_not_heeded() -> None:
+    schema = {
+        **over({"type": "string", "title": "A", "$comment": "b"}),
+        "$schema": "https://json-schema.org/draft-07/schema#",
+    }
+    assert check_schema(schema, PROFILES["gemini"]) == []
+    assert {finding.problem for finding in check_schema(schema, PROFILES["gemini-openapi"])} >= {"$schema is refused"}
+
+
 @pytest.mark.parametrize("profile", ["anthropic", "openai", "gemini", "gemini-openapi"])
 @pytest.mark.parametrize(
     "annotation",

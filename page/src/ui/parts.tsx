@@ -3,7 +3,7 @@ import { signal } from "@preact/signals";
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { ApiError } from "../api/http";
-import type { Blame, CallRow, Failure, ServerState } from "../api/types";
+import type { Activity, Blame, CallRow, Failure, ServerState } from "../api/types";
 import { Theirs } from "./text";
 import { duration } from "./format";
 
@@ -27,7 +27,11 @@ const WHO: Record<Blame, string> = {
 };
 
 /** A tool that says `isError` has done its part: neither the server nor the connection is broken. */
-const whoFailed = (failure: Failure): string => (failure.kind === "ToolError" ? "The tool says that it failed" : WHO[failure.blame] ?? "Failed");
+function whoFailed(failure: Failure): string {
+  if (failure.kind === "ToolError") return "The tool says that it failed";
+  if (failure.blame === "auth" && failure.status === 401) return "The server wants a login";
+  return WHO[failure.blame] ?? "Failed";
+}
 
 export function FailureBox({ failure, children }: { failure: Failure; children?: ComponentChildren }): JSX.Element {
   const facts = [failure.kind, failure.code !== undefined ? `code ${failure.code}` : "", failure.status !== undefined ? `HTTP ${failure.status}` : ""];
@@ -58,6 +62,12 @@ export function StateBadge({ state }: { state: ServerState }): JSX.Element {
 export function StateDot({ state }: { state: ServerState }): JSX.Element {
   const [tone, text] = STATES[state] ?? ["quiet", state];
   return <span class={`dot ${tone}`} role="img" aria-label={text} title={text} />;
+}
+
+const ACTIVITIES: Record<string, Tone> = { ready: "ok", lost: "bad", failed: "bad", "needs-auth": "warn" };
+export const activityTone = (activity: Activity): Tone => ACTIVITIES[activity.what] ?? (activity.failure ? "warn" : "quiet");
+export function ActivityBadge({ activity }: { activity: Activity }): JSX.Element {
+  return <Badge tone={activityTone(activity)}>{activity.what === "needs-auth" ? STATES["needs-auth"][1] : activity.what}</Badge>;
 }
 
 /** Who is to blame comes with the state: an error of the tool is not "OK", and a broken schema is not the arguments' fault. */

@@ -13,7 +13,7 @@ import { catalogOf, loadCatalog, updatedResources } from "../state/store";
 import { bytes, plural, shortTime } from "../ui/format";
 import { Action, Badge, Disclosure, Empty, Facts, FailureBox, OutsideLink, toFailure } from "../ui/parts";
 import { hasHidden, Theirs } from "../ui/text";
-import { VirtualList } from "../ui/virtual";
+import { useGrowing, VirtualList } from "../ui/virtual";
 import { Runner } from "./runner";
 import { RequestBench } from "./request-bench";
 
@@ -105,7 +105,7 @@ function EntryList({ server, kind, entries, picked, catalog }: { server: Server;
       {catalog.errors[kind] && <div class={picked === undefined ? "narrow-only" : ""}><FailureBox failure={catalog.errors[kind]} /></div>}
       <VirtualList
         id={`list-${kind}`} label={WORDS[kind][1]} items={shown} height={ROW} keyOf={(_, index) => index} selected={shown.findIndex((entry) => entry.key === picked)} onSelect={pick}
-        empty={<Empty title={entries.length > 0 ? "Nothing matches" : `No ${WORDS[kind][1]}`}><p>{entries.length > 0 ? "Try fewer words." : catalog.errors[kind] ? "The list could not be read." : emptyReason(server, kind)}</p></Empty>}
+        empty={<Empty title={entries.length > 0 ? "Nothing matches" : `No ${WORDS[kind][1]}`}><p class={entries.length > 0 ? "" : "narrow-only"}>{entries.length > 0 ? "Try fewer words." : catalog.errors[kind] ? "The list could not be read." : emptyReason(server, kind)}</p></Empty>}
         row={(entry) => (
           <div class="entry">
             <div class="entry-line">{entry.title === "" ? <span class="entry-title faint">(no name)</span> : <Theirs text={entry.title} class="entry-title" />}{entry.isRepeated && <Badge tone="bad" title="The server lists this name more than once; only the first can be called">again</Badge>}<span class="grow" />{entry.badge}</div>
@@ -224,18 +224,33 @@ function ToolBench({ server, tool }: { server: Server; tool: ToolEntry }): JSX.E
   );
 }
 
+const SEVERITIES: Record<Finding["severity"], ["bad" | "warn" | "quiet", number]> = { fail: ["bad", 0], warn: ["warn", 1], info: ["quiet", 2] };
+const PROVIDERS: Record<string, string> = { anthropic: "Anthropic", openai: "OpenAI", gemini: "Gemini" };
+
+/** The worst first; what is wrong in many places is said once. */
 export function Findings({ items }: { items: readonly Finding[] }): JSX.Element {
+  const groups = useMemo(() => {
+    const alike = Map.groupBy(items, ({ severity, source, problem, remedy }) => JSON.stringify([severity, source, problem, remedy]));
+    return [...alike.values()].sort(([a], [b]) => SEVERITIES[a!.severity][1] - SEVERITIES[b!.severity][1]);
+  }, [items]);
+  const shown = useGrowing(groups.length);
+  const where = ({ tool, where }: Finding): JSX.Element => <code><Theirs text={[tool, where].filter(Boolean).join(" ")} /></code>;
   return (
     <ul class="findings">
-      {items.map((finding, index) => (
-        <li key={index}>
-          <Badge tone={finding.severity === "fail" ? "bad" : finding.severity === "warn" ? "warn" : "quiet"}>{finding.severity}</Badge> <code><Theirs text={[finding.tool, finding.where].filter(Boolean).join(" ")} /></code> <Theirs text={finding.problem} />
-          {finding.remedy && <p class="hint"><Theirs text={finding.remedy} /></p>}
-        </li>
-      ))}
+      {groups.slice(0, shown).map((group) => {
+        const [finding] = group as [Finding];
+        return (
+          <li key={`${finding.severity} ${finding.source} ${finding.problem} ${finding.remedy}`}>
+            <Badge tone={SEVERITIES[finding.severity][0]}>{finding.severity}</Badge> {PROVIDERS[finding.source] && <Badge>{PROVIDERS[finding.source]}</Badge>} {group.length === 1 && where(finding)} <Theirs text={finding.problem} />
+            {finding.remedy && <p class="hint"><Theirs text={finding.remedy} /></p>}
+            {group.length > 1 && <Disclosure title={`in ${plural(group.length, "place")}`}><ul>{group.slice(0, MOST_PLACES).map((item, index) => <li key={index}>{where(item)}</li>)}</ul>{group.length > MOST_PLACES && <p class="note">The first {MOST_PLACES} are shown.</p>}</Disclosure>}
+          </li>
+        );
+      })}
     </ul>
   );
 }
+const MOST_PLACES = 200;
 
 const texts = (value: Json | undefined): Record<string, string> => Object.fromEntries(Object.entries(asObject(value)).map(([key, inner]) => [key, typeof inner === "string" ? inner : JSON.stringify(inner)]));
 

@@ -26,6 +26,7 @@ export function OAuthPage({ server }: { server: Server }): JSX.Element {
   const begin = async (what: string, auto: boolean): Promise<void> => {
     keep(await post<OAuthFlow>(`/api/servers/${server.id}/oauth`, { what, auto, ...(clientId ? { clientId } : {}), ...(clientSecret ? { clientSecret } : {}), ...(scope ? { scope } : {}), ...(dpop ? { dpop } : {}) }));
   };
+  if (server.transport === "stdio") return <div class="page"><h1>Login, step by step</h1><Empty title="A local program needs no login"><p>OAuth belongs to servers on HTTP. This one is a program that the inspector started: it finds its credentials in its environment.</p></Empty></div>;
   return (
     <div class="page">
       <h1>Login, step by step</h1>

@@ -20,7 +20,7 @@ export function RequestBench({ server, method: firstMethod = "ping", params = {}
     <div class="request-bench" onKeyDown={(event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); void run().catch(complain); } }}>
       <div class="field"><div class="field-head"><label for="method">Method</label></div><input id="method" type="text" class="code" list="methods" value={method} onInput={(event) => setMethod(event.currentTarget.value)} /></div>
       <datalist id="methods">{["ping", "tools/list", "tools/call", "resources/list", "resources/read", "prompts/list", "prompts/get", "completion/complete", "logging/setLevel", "server/discover"].map((name) => <option key={name} value={name} />)}</datalist>
-      <JsonEditor text={text} onText={setText} label="Params as JSON" />
+      <div class="field"><div class="field-head"><span class="field-name">Params</span></div><JsonEditor text={text} onText={setText} label="Params as JSON" /></div>
       <div class="row run-row"><Action kind="primary" run={run}>Send request</Action></div>
       {call && <CallView id={call} />}
     </div>

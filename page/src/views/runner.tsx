@@ -114,6 +114,7 @@ export function Runner(props: Props): JSX.Element {
     say("Saved; see Sessions");
   };
   const reader = useMemo(() => new SchemaReader(schema), [schema]);
+  const takesNothing = kind === "resource" && Object.keys(asObject(reader.resolve(schema)["properties"])).length === 0;
   // Errors about absent fields are shown once somebody tries to run it: an empty form is not a mistake yet.
   const shown = refused ? violations : violations.filter((violation) => violation.keyword !== "required");
   const id = `run-${server}-${kind}`;
@@ -121,14 +122,14 @@ export function Runner(props: Props): JSX.Element {
     <>
       <section class="pane form-pane" aria-label="Arguments" onKeyDown={onKey}>
         {props.head}
-        <div class="row wrap form-tools">
+        {!takesNothing && <div class="row wrap form-tools">
           <Segments label="Edit the arguments as" items={[["form", "Form"], ["json", "JSON"]]} current={mode} pick={setMode} />
           <span class="grow" />
           {replaced !== undefined && <button type="button" class="small ghost" onClick={() => change(replaced)}>Undo</button>}
           <button type="button" class="small ghost" onClick={() => replace(reader.first(schema, "", 0, true))}>Example</button>
           <button type="button" class="small ghost" onClick={() => { replace({}); touched.current = false; setViolations([]); }}>Clear</button>
-        </div>
-        {mode === "form" ? (
+        </div>}
+        {takesNothing ? null : mode === "form" ? (
           <SchemaForm schema={schema} value={value} set={(next) => change(next ?? {})} violations={shown} id={id} suggest={props.suggest} />
         ) : (
           <>

@@ -8,7 +8,7 @@ import { JsonTree } from "../results/tree";
 import { go, link } from "../state/route";
 import { activitiesOf, loadActivities, servers } from "../state/store";
 import { duration, plural, time } from "../ui/format";
-import { Action, Badge, complain, Disclosure, Elapsed, Empty, Facts, FailureBox, OutsideLink, say, StateBadge } from "../ui/parts";
+import { Action, ActivityBadge, Badge, complain, Disclosure, Elapsed, Empty, Facts, FailureBox, OutsideLink, say, StateBadge } from "../ui/parts";
 import { Theirs } from "../ui/text";
 import { WORDS } from "./catalog";
 import { Stderr } from "./dock";
@@ -35,6 +35,7 @@ function ServerCard({ server }: { server: Server }): JSX.Element {
   return (
     <article class="card" aria-label={server.name}>
       <header class="row"><h2><a href={link(["s", server.id])}><Theirs text={server.name} /></a></h2><span class="grow" /><StateBadge state={server.state} /></header>
+      {server.info && <p class="note">says it is <Theirs text={server.info.title ?? server.info.name} /> <Theirs text={server.info.version} /></p>}
       <p class="target"><code><Theirs text={server.target} /></code></p>
       <p class="row wrap">
         {server.era && <Badge tone="accent">{server.era} {server.revision}</Badge>}
@@ -58,13 +59,14 @@ function Waiting({ server }: { server: Server }): JSX.Element | null {
 
 function ServerButtons({ server }: { server: Server }): JSX.Element {
   const path = `/api/servers/${server.id}`;
+  const wantsLogin = server.state === "needs-auth" || server.failure?.blame === "auth";
   const live = server.state === "ready" || server.state === "connecting" || server.state === "reconnecting";
   return (
     <p class="row wrap">
-      {live ? <Action kind="small" run={() => post(`${path}/disconnect`)}>Disconnect</Action> : <Action kind="small primary" run={() => post(`${path}/connect`)}>Connect</Action>}
+      {live ? <Action kind="small" run={() => post(`${path}/disconnect`)}>Disconnect</Action> : <Action kind={`small ${wantsLogin ? "" : "primary"}`} run={() => post(`${path}/connect`)}>Connect</Action>}
       {live && <Action kind="small" run={() => post(`${path}/restart`)}>Restart</Action>}
       {server.state === "ready" && <Action kind="small ghost" run={() => post<{ ms: number }>(`${path}/ping`).then((answer) => say(`Answered in ${duration(answer.ms)}`))}>Ping</Action>}
-      {(server.state === "needs-auth" || server.failure?.blame === "auth") && <a class="button small primary" href={link(["s", server.id, "auth"])}>Log in, step by step</a>}
+      {wantsLogin && <a class="button small primary" href={link(["s", server.id, "auth"])}>Log in, step by step</a>}
       {server.state === "failed" && <a class="button small" href={link(["s", server.id, "checks"])}>Ask the doctor</a>}
       <Action kind="small ghost" run={() => request("DELETE", path)}>Remove</Action>
     </p>
@@ -212,7 +214,7 @@ function Story({ server }: { server: Server }): JSX.Element {
   return (
     <section class="card" aria-label="Story of the connection">
       <h2>Story of the connection</h2>
-      <ol class="steps">{items.slice(-100).map((item, index) => <li key={index}><span class="num">{time(item.at)}</span> <Badge tone={item.failure || item.what === "lost" || item.what === "failed" ? "bad" : item.what === "ready" ? "ok" : "quiet"}>{item.what}</Badge> <Theirs text={item.text} /></li>)}</ol>
+      <ol class="steps">{items.slice(-100).map((item, index) => <li key={index}><span class="num">{time(item.at)}</span> <ActivityBadge activity={item} /> <Theirs text={item.text} /></li>)}</ol>
       {items.length === 0 && <p class="note">Nothing happened yet.</p>}
     </section>
   );

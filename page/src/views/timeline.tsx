@@ -7,7 +7,7 @@ import { go, link, route, setParams } from "../state/route";
 import { activitiesOf, calls, loadActivities, servers } from "../state/store";
 import { exchanges, isBad, placeAt, RowsByServer, wire } from "../state/wire";
 import { duration, time } from "../ui/format";
-import { CallBadge, Empty, outcome } from "../ui/parts";
+import { activityTone, CallBadge, Empty, outcome } from "../ui/parts";
 import { Theirs } from "../ui/text";
 import { Pick } from "./wire";
 
@@ -70,7 +70,7 @@ function buildGroups(list: readonly Server[], only: string, rows: RowsByServer):
     const activity = activitiesOf(server.id);
     const connection = activity.items.map((item): Bar => {
       seen(item.at);
-      return { from: item.at, to: item.at, lane: 0, tone: item.failure || item.what === "lost" || item.what === "failed" ? "bad" : item.what === "ready" ? "ok" : "quiet", label: item.text, target: ["s", server.id], params: {}, stream: false, marks: [] };
+      return { from: item.at, to: item.at, lane: 0, tone: activityTone(item), label: item.text, target: ["s", server.id], params: {}, stream: false, marks: [] };
     });
     if (connection.length > 0) groups.push({ title: `${server.name} · connection`, lanes: 1, bars: connection, ticks: [], failures: [] });
     if (callBars.length > 0) groups.push({ title: `${server.name} · calls`, lanes: pack(callBars), bars: callBars, ticks: [], failures: [] });

@@ -117,8 +117,8 @@ function WireTools({ filter, inBodies, total }: { filter: WireFilter; inBodies: 
       <span class="grow" />
       <span class="note inline num">{total !== undefined ? `${count(total)} of ` : ""}{count(wire.rows.length)} messages</span>
       <a class="button small ghost" href={link(["timeline"], { server: filter.server })}>Timeline</a>
-      <Action kind="small ghost" run={har}>HAR</Action>
-      <Action kind="small ghost" run={clear}>Clear</Action>
+      <Action kind="small ghost" title="Save the HTTP exchanges" run={har}>HAR</Action>
+      <Action kind="small ghost" title="Forget all messages" run={clear}>Clear</Action>
     </div>
   );
 }

@@ -28,6 +28,8 @@ from .trees import (
 
 # Keywords that say the type of a value without `type`; every provider that wants a type takes them instead.
 _INSTEAD_OF_TYPE: Final = frozenset(("anyOf", "oneOf", "allOf", "$ref"))
+# Keywords that demand nothing of a value: nothing is lost where a provider does not heed them.
+_SAYS_NOTHING: Final = frozenset(("$schema", "$id", "$comment", "title", "readOnly", "writeOnly", "deprecated"))
 # OpenAI: a single enum with more values than this has a limit on their characters as well.
 _LONG_ENUM: Final = 250
 _LONG_ENUM_TEXT: Final = 15_000
@@ -151,7 +153,7 @@ class _Check:
                     f"{key} is refused at the top of the schema",
                     "describe all properties in one object, and say in the description which go together",
                 )
-            elif not knows(profile, key):
+            elif not knows(profile, key) and not (profile.unknown == "ignored" and key in _SAYS_NOTHING):
                 fate = "refused" if profile.unknown == "refused" else "taken but not heeded"
                 remedy = "say it in the description; the server checks it all the same"
                 self._add((*path, key), "keyword", f"{key} is {fate}", remedy, profile.unknown)

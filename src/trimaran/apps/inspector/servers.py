@@ -330,7 +330,7 @@ class InspectedServer:
         self.failure = failure_of(error)
         self.state = "needs-auth" if isinstance(error, Unauthorized) and error.status == 401 else "failed"
         self.flush_stderr()
-        self.note("failed", self.failure.message, self.failure)
+        self.note(self.state, self.failure.message, self.failure)
         self.tell()
         if self.state == "failed":
             self._servers.on_failed(self)
