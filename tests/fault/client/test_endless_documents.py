@@ -13,7 +13,7 @@ import pytest
 from trimaran import connect
 from trimaran.auth import Bearer
 from trimaran.auth.refusal import Refused
-from trimaran.errors import AuthorizationFailed, Error
+from trimaran.errors import Error
 from trimaran.oauth import ClientCredentials
 from trimaran.transports.fetch import Fetcher
 
@@ -144,11 +144,12 @@ async def test_a_login_gives_up_a_hostile_document_in_time(
 
 @pytest.mark.parametrize("answer", WAYS)
 async def test_keys_that_never_come_leave_callers_with_an_answer(answer: Callable[[asyncio.StreamWriter], Any]) -> None:
+    """An issuer that is away does not end the start; one that answers nonsense does."""
     fetcher = Fetcher(allow_private=True, timeout=0.3)
     async with running(Authority("/keys", answer)) as authority, asyncio.timeout(20):
         provider = Bearer(jwks=f"{authority.url}/keys", issuer=authority.url, audience="a")
         try:
-            with pytest.raises((AuthorizationFailed, Error)):
+            with pytest.raises(Error) if answer is nest else contextlib.nullcontext():
                 await provider.start(fetcher)
             with pytest.raises(Refused):
                 await provider.verify("eyJhbGciOiJSUzI1NiJ9.e30.c2ln")
