@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         estimate_tokens as estimate_tokens,
     )
     from .form_fields import Field as Field, Form as Form
-    from .host import AlreadyRegistered as AlreadyRegistered, Host as Host, NotRegistered as NotRegistered
+    from .host import AlreadyRegistered as AlreadyRegistered, Host as Host
     from .mentions import (
         Expansion as Expansion,
         Mention as Mention,
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     )
     from .names import UnknownName as UnknownName
     from .output_limits import OutputLimits as OutputLimits, OutputMissing as OutputMissing, OutputPage as OutputPage
+    from .server_table import NotRegistered as NotRegistered
     from .supervise import ServerStatus as ServerStatus, ServerUnavailable as ServerUnavailable
     from .trust import (
         Arrival as Arrival,
@@ -76,10 +77,11 @@ else:
             "consent": "ConsentBridge ConsentLost Question Questions",
             "context": ("BudgetPlan ContextFinding ContextReport ServerCost ToolCost count_tokens estimate_tokens"),
             "form_fields": "Field Form",
-            "host": "AlreadyRegistered Host NotRegistered",
+            "host": "AlreadyRegistered Host",
             "mentions": "Expansion Mention ResourceUnknown TemplateArity",
             "names": "UnknownName",
             "output_limits": "OutputLimits OutputMissing OutputPage",
+            "server_table": "NotRegistered",
             "supervise": "ServerStatus ServerUnavailable",
             "trust": (
                 "Arrival DataFlow DefinitionHeld ScanFinding HeldDefinition Pins PinsDamaged PinsUnwritable Trust Untrusted "

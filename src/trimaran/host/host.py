@@ -4,76 +4,68 @@
         tools = host.tools(format="anthropic")
         result = await host.call("mcp__github__search", {"query": "sails"})
 
-This is the facade. `config/` says which servers exist, `supervise.py` keeps each running, `tool_catalog.py` names their
-tools, `rules_in_force.py` gathers the rules, `permissions/` decides by them, `approvals.py` and `consent.py` ask a person,
-`output_limits.py` shortens results, `model_calls.py` reads and writes for models, `host_tools.py` has the host's own tools,
-`answers.py` answers a model's reply, `mentions.py` reads resources. They meet in one path for every call:
-
-    name -> server and tool -> decision -> question, if the rules say ask -> call -> limits -> result
-
-The host sends nothing to a server before the decision is an allow. It sends what was decided about: it copies the arguments
-first, and it does not call a tool that changed while a person thought about it.
+This is the facade. `config/` says which servers exist, `server_table.py` has them by name, `supervise.py` keeps each running,
+`tool_catalog.py` names their tools, `tool_offers.py` declares them to models, `rules_in_force.py` gathers the rules,
+`permissions/` decides by them, `approvals.py` and `consent.py` ask a person, `server_calls.py` is the path of a call,
+`long_results.py` shortens results, `held_definitions.py` has the definitions that wait for a person, `model_calls.py` reads and
+writes for models, `host_tools.py` has the host's own tools, `answers.py` answers a model's reply, `mentions.py` reads resources.
 """
 
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import os
-import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack, cast, final, overload
-from weakref import WeakKeyDictionary
 
-import msgspec
-from msgspec import UNSET, Raw
 from msgspec.structs import replace
 
 from trimaran.client.client import Client
 from trimaran.client.options import Options
 from trimaran.client.results import PromptResult, ResourceResult, ToolResult
 from trimaran.connecting import Target
-from trimaran.errors import Closed, ConfigError, Error, LocalProtocolError
+from trimaran.errors import Closed, ConfigError, Error
 from trimaran.option_names import check_options
 from trimaran.types import CallToolResult, Json, TextContent, TextResourceContents, Tool
 
 from .answers import answer_reply
 from .approvals import Approvals
-from .config import FailedEntry, HostConfig, Machine, ServerEntry, load_config
+from .config import HostConfig, Machine, ServerEntry, load_config
 from .config.model import Touch
-from .config.values import LONGEST
-from .connect_plan import OWN_HANDLERS, ConnectPlan, Logins, plan_for
-from .consent import ConsentBridge, ConsentLost
+from .connect_plan import OWN_HANDLERS, ConnectPlan, Logins
+from .consent import ConsentBridge
 from .context.activation import ActiveTools
-from .context.facts import DefinitionFacts
 from .context.own_tools import OwnCallOptions
-from .context.read_output import READ_OUTPUT_TOOL, output_folder, run_read_output
 from .environment import read_environment
+from .held_definitions import HeldDefinitions
 from .host_tools import HostTools
+from .long_results import LongResults
 from .mentions import Expansion, Mention, Mentions
 from .model_calls import ModelCalls
-from .names import Address, UnknownName, check_server_name, safe_names
+from .names import Address, check_server_name
 from .options import HostOptions, Login, ServerOptions
-from .output_limits import LimitedOutput, OutputLimits, OutputPage, OutputStore, limit_output
+from .output_limits import OutputPage
 from .oversight import Oversight
 from .permissions import (
     AuditLog,
     DecisionLog,
     Explanation,
     Gate,
-    Subject,
 )
-from .pinning import HeldQuestions, read_pins
+from .pinning import read_pins
+from .resource_blocks import fence, one_word, resource_text
 from .rules_in_force import RulesInForce
+from .server_calls import ServerCalls, copied_object
+from .server_table import ServerHooks, ServerTable, config_of
 from .supervise import ServerStatus, SupervisedServer
 from .tool_catalog import ToolCatalog
-from .tool_formats import FormattedTools, ToolFormats
+from .tool_offers import ToolOffers
 from .trust.project import UNTRUSTED
-from .trust.review import CatalogReview, DefinitionHeld, HeldDefinition, PinSetting
-from .trust.untrusted import Untrusted, configured_names
+from .trust.review import CatalogReview, HeldDefinition
+from .trust.untrusted import Untrusted
 
 if TYPE_CHECKING:
     from trimaran.format import (
@@ -98,24 +90,11 @@ if TYPE_CHECKING:
 
 log: Final = logging.getLogger("trimaran.host")
 
-_OWNER: Final = "host"
-_COUNTING: Final = 0.01  # seconds that `prepare` computes before others get their turn
-_LONGEST_WORD: Final = 1000  # characters
-_LEAST: Final = (
-    0.01  # seconds left for a call whose server came up at the last moment: it is sent, and times out as a call
-)
-
 
 class AlreadyRegistered(Error):
     """A server of this name exists already."""
 
     kind = "already_registered"
-
-
-class NotRegistered(Error):
-    """There is no server of this name."""
-
-    kind = "not_registered"
 
 
 @final
@@ -178,7 +157,7 @@ class Host:
         variables = get("environ")
         variables = os.environ if variables is None else variables
         self._environment = read_environment(variables)
-        self.config: Final = config if isinstance(config, HostConfig) else _config_of(config or {})
+        self.config: Final = config if isinstance(config, HostConfig) else config_of(config or {})
         self.bridge: Final = ConsentBridge(on_question=on_question) if on_question is not None else bridge
         """The way to a person, if there is one."""
         self._rules = RulesInForce(
@@ -192,25 +171,24 @@ class Host:
             self._rules.policy(), audit=self._audit, attended=False, auto_allow=get("auto_allow", False)
         )
         """The rules, and the answers that a person gave for good."""
-        self._safe: dict[str, str] = {}
-        """The safe name of each server. It never changes while the host lives."""
-        self._oversight = Oversight(self._plan_of, note=self._note, scan=get("scan"), flow=get("flow"))
+        self._servers = ServerTable(self.config, self._environment, self._rules, auth=connect_options.get("auth"))
+        self._oversight = Oversight(self._servers.plans.get, note=self._note, scan=get("scan"), flow=get("flow"))
         self._asking = Approvals(
             self.gate,
             self.bridge,
             audit=self._audit,
             on_sample=get("on_sample"),
-            safe=self._safe.get,
+            safe=self._servers.safe.get,
             look=self._oversight.look,
         )
-        self._pinning = read_pins(get("pins"))
-        self._review = CatalogReview(
-            self._pin_setting, note=self._note, others=self._names_of_others, scan=self._oversight.tools
+        pins = read_pins(get("pins"))
+        review = CatalogReview(
+            lambda name: pins.setting(self._servers.plans.get(name)),
+            note=self._note,
+            others=self._servers.tools_of_others,
+            scan=self._oversight.tools,
         )
-        self._held_questions = HeldQuestions(self.bridge, self._accept_held)
-        self._limits = (get("limits") or OutputLimits()).with_environment(variables)
-        self._shelf = OutputStore(folder=output_folder(get("outputs"), variables))
-        self._own_budget = _checked_budget(get("budget"))
+        self._long_results = LongResults(get("limits"), get("outputs"), variables)
         allow_private = get("allow_private")
         self._logins = Logins(
             get("tokens"), allow_private=self._environment.allow_private if allow_private is None else allow_private
@@ -221,45 +199,54 @@ class Host:
         self._options = connect_options
         self._wait = get("wait", True)
         self._on_change = get("on_change")
-        self._servers: dict[str, SupervisedServer] = {}
-        self._plans: dict[str, ConnectPlan] = {}
-        self._catalog = ToolCatalog(self._servers, self._plans, self._safe, separator=get("separator"))
-        self._offers: ToolFormats | None = None
-        self._facts: Final = DefinitionFacts()
-        self._cuts: Final[WeakKeyDictionary[ToolResult, LimitedOutput]] = WeakKeyDictionary()
-        """How results of `call` were cut, for `to_result`, which cuts them once more."""
+        self._catalog = ToolCatalog(self._servers, separator=get("separator"))
+        self._held_definitions = HeldDefinitions(self._servers, self._catalog, review, pins, self.bridge)
         self._active = ActiveTools()
+        self._calls = ServerCalls(
+            self._servers,
+            self._catalog,
+            self._active,
+            gate=self.gate,
+            approvals=self._asking,
+            oversight=self._oversight,
+            held_definitions=self._held_definitions,
+            long_results=self._long_results,
+        )
         self._host_tools = HostTools(
             self._catalog,
             self._servers,
             self._active,
             call=self.call,
-            call_for_code=self._call_for_code,
-            read_output=self._run_read_output,
+            call_for_code=partial(self._calls.call, is_for_code=True),
+            read_output=self._long_results.run_read_output,
             require_open=self._require_open,
         )
         self._model_calls = ModelCalls(
+            self._catalog, self._servers, self._host_tools, find=self.find, long_results=self._long_results
+        )
+        self._offers = ToolOffers(
             self._catalog,
             self._servers,
-            self._plans,
-            self._host_tools,
-            find=self.find,
-            limits_of=self._limits_of,
-            shelf=self._shelf,
-            owner=_OWNER,
-            cuts=self._cuts,
+            self._active,
+            self._model_calls,
+            self._long_results,
+            config=self.config,
+            rules=self._rules,
+            budget=get("budget"),
         )
         self._mentions = Mentions(
-            lambda: {name: self._safe[name] for name in self._servers},
-            lambda name: self._server(name).require(),
+            lambda: {name: self._servers.safe[name] for name in self._servers},
+            lambda name: self._servers.require(name).require(),
             self._as_block,
             wake=self.wake,
-            failed=self._suspect,
+            failed=self._calls.suspect,
         )
         self._is_open = False
         self._logging_in: set[asyncio.Future[None]] = set()
         self._closing: asyncio.Task[None] | None = None
-        self._configure(config)
+        self._hooks = ServerHooks(self._dial, review.tools, self._changed, self._mentions.forget)
+        servers: Any = config
+        self._servers.fill(self.config.servers if config is None or config is self.config else servers, self._hooks)
         self._renew()
 
     @classmethod
@@ -312,7 +299,7 @@ class Host:
         """
         if self._closing is not None:
             raise Closed("the host is closed")
-        untrusted = [name for name in self._servers if self._rules.is_untrusted(self._plans.get(name))]
+        untrusted = [name for name in self._servers if self._servers.is_untrusted(name)]
         await self._rules.trust_files()
         self.gate.policy = self._rules.policy()
         names = [name for name in untrusted if name in self._servers]
@@ -327,79 +314,8 @@ class Host:
             await self.ready()
         return [self._servers[name].status for name in names if name in self._servers]
 
-    # --- what is configured ------------------------------------------------------------------------------------------
-
-    def _configure(self, config: HostConfig | Mapping[str, Target | Client] | None) -> None:
-        """Make the supervised servers. A server with a mistake in its entry or its rules starts as failed."""
-        servers: Mapping[str, Any] = (
-            self.config.servers if config is None or config is self.config else cast("Any", config)
-        )
-        for name in (*servers, *self.config.failed):
-            check_server_name(name)
-        self._safe.update(safe_names((*servers, *self.config.failed), configured_names(self.config)))
-        for name, target in servers.items():
-            self._add(name, target)
-        for name, failed in self.config.failed.items():
-            self._add_failed(name, failed)
-
-    def _add(self, name: str, target: Any, options: Mapping[str, Any] | None = None) -> SupervisedServer:
-        plan = plan_for(check_server_name(name), target, self._environment, options, self._options.get("auth"))
-        self._safe.update(safe_names((name,), self._safe))
-        # A rule that cannot be read might be the one that denies, so no server may run under its name.
-        failed = self.config.failed.get(name)
-        errors = [failed.reason] if failed is not None else []
-        problem = "\n".join([*errors, *self._rules.errors_about(name)])
-
-        def dial(**more: Any) -> Client:
-            return self._logins.client(plan, {**self._options, **self._asking.handlers(name), **more})
-
-        server = SupervisedServer(
-            name,
-            plan.transport,
-            None if problem else dial,
-            startup_timeout=plan.startup_timeout,
-            startup_limit=plan.startup_limit,
-            call_timeout=plan.call_timeout,
-            tool_timeouts=plan.tool_timeouts,
-            transforms=plan.transforms,
-            output_limit=plan.output_limit,
-            can_log_in=plan.can_log_in,
-            where=plan.where,
-            problem=problem,
-            problem_kind=failed.problems[0].kind if failed is not None and failed.problems else "invalid_rule",
-            mask=plan.mask,
-            missing=plan.missing,
-            review=self._review.tools,
-            sandbox=plan.sandbox,
-            changed=self._changed,
-            forgotten=self._mentions.forget,
-        )
-        self._plans[name] = plan
-        self._servers[name] = server
-        if self._rules.is_untrusted(self._plans.get(name)):
-            server.reason = UNTRUSTED
-        return server
-
-    def _add_failed(self, name: str, failed: FailedEntry) -> None:
-        transport = failed.table.get(
-            "transport", failed.table.get("type", "http" if "url" in failed.table else "stdio")
-        )
-        place = failed.source.file if failed.line is None else f"{failed.source.file}:{failed.line}"
-        self._servers[name] = SupervisedServer(
-            name,
-            transport if transport in ("stdio", "http", "sse") else "http" if "url" in failed.table else "stdio",
-            None,
-            startup_timeout=self._environment.startup_timeout,
-            call_timeout=self._environment.call_timeout,
-            where=place,
-            problem=failed.reason,
-            problem_kind=failed.problems[0].kind if failed.problems else "config",
-            changed=self._changed,
-        )
-
-    def _is_enabled(self, name: str) -> bool:
-        entry = self.config.servers.get(name) or self.config.failed.get(name)
-        return entry is None or not entry.disabled
+    def _dial(self, plan: ConnectPlan, **more: Any) -> Client:
+        return self._logins.client(plan, {**self._options, **self._asking.handlers(plan.name), **more})
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -421,7 +337,7 @@ class Host:
         if self._rules.untrusted:
             self._kept_logins = await self._logins.kept(self._rules.untrusted_entries())
         for name in self._servers:
-            if not self._rules.is_untrusted(self._plans.get(name)):
+            if not self._servers.is_untrusted(name):
                 self._begin(name)
         if self._wait:
             try:
@@ -432,8 +348,8 @@ class Host:
 
     def _begin(self, name: str) -> None:
         """Start a server; a lazy server waits for its first use."""
-        server, plan = self._servers[name], self._plans.get(name)
-        if not self._is_enabled(name):
+        server, plan = self._servers[name], self._servers.plans.get(name)
+        if not self._servers.is_enabled(name):
             return
         if plan is not None and plan.entry is not None and plan.entry.lazy:
             server.rest()
@@ -462,11 +378,11 @@ class Host:
         for work in logging_in:
             work.cancel()
         await asyncio.gather(*logging_in, return_exceptions=True)
-        await self._held_questions.close()
+        await self._held_definitions.close()
         await asyncio.gather(*(server.stop(for_good=True) for server in tuple(self._servers.values())))
         if self._owns_audit and isinstance(self._audit, AuditLog):
             await asyncio.to_thread(self._audit.close)
-        await asyncio.to_thread(self._shelf.close)
+        await asyncio.to_thread(self._long_results.close)
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -498,7 +414,7 @@ class Host:
 
     def stderr(self, name: str) -> list[str]:
         """The last 200 lines that a child process wrote to stderr."""
-        return self._server(name).stderr
+        return self._servers.require(name).stderr
 
     def problems(
         self, format: Format | None = None, *, budget: int | None = None, **options: Unpack[FormatOptions]
@@ -512,8 +428,8 @@ class Host:
         catalog = {
             name: list(server.tools) if server.state == "connected" else None for name, server in self._servers.items()
         }
-        rules = self._rules.warnings(catalog, self._safe)
-        offered = [] if format is None else self._offer(format, options, budget).problems
+        rules = self._rules.warnings(catalog, self._servers.safe)
+        offered = [] if format is None else self._offers.get(format, options, budget).problems
         return [*map(str, self.config.problems), *map(str, rules), *offered]
 
     async def start_server(
@@ -540,10 +456,10 @@ class Host:
         check_server_name(name)
         if name in self._servers:
             raise AlreadyRegistered(f"there is a server {name!r} already: stop it first, or use another name")
-        self._require_startable(name, plan_for(name, target, self._environment, options, self._options.get("auth")))
+        self._require_startable(name, self._servers.plan(name, target, options))
         self._rules.add_server(name, target)
         self.gate.policy = self._rules.policy()
-        server = self._add(name, target, options)
+        server = self._servers.add(name, target, self._hooks, options)
         try:
             server.start()
             await server.settled()
@@ -560,13 +476,12 @@ class Host:
         Raises:
             NotRegistered: no server has this name (R217).
         """
-        self._server(name)
+        self._servers.require(name)
         await self._remove(name)
 
     async def _remove(self, name: str) -> None:
-        server = self._servers.pop(name, None)
+        server = self._servers.remove(name)
         if server is not None:
-            self._plans.pop(name, None)
             self._rules.remove_server(name)
             self.gate.policy = self._rules.policy()
             self._asking.forget(name)
@@ -581,7 +496,7 @@ class Host:
 
     def connected(self) -> list[str]:
         """The names of the servers that are connected now (R218)."""
-        return sorted(name for name, server in self._servers.items() if server.state == "connected")
+        return self._servers.connected()
 
     async def reload(self, name: str) -> ServerStatus:
         """End a server's connection and connect again, now. It reads no file again (R237).
@@ -590,8 +505,8 @@ class Host:
             ConfigError: the server may not start: TRIMARAN_NO_MCP is set, or the project's file is not trusted.
         """
         self._require_open()
-        server = self._server(name)
-        self._require_startable(name, self._plans.get(name))
+        server = self._servers.require(name)
+        self._require_startable(name, self._servers.plans.get(name))
         await server.restart()
         await server.tried()
         return server.status
@@ -603,8 +518,8 @@ class Host:
             ConfigError: as for `reload`.
         """
         self._require_open()
-        server = self._server(name)
-        self._require_startable(name, self._plans.get(name))
+        server = self._servers.require(name)
+        self._require_startable(name, self._servers.plans.get(name))
         if server.state in ("disabled", "idle"):
             server.start()
             await server.tried()
@@ -616,7 +531,7 @@ class Host:
         It also waits for a server that is starting. It leaves any other server alone.
         """
         self._require_open()
-        server = self._server(name)
+        server = self._servers.require(name)
         if server.state == "idle":
             server.start()
         if server.state == "starting":
@@ -625,7 +540,7 @@ class Host:
 
     async def disable(self, name: str) -> ServerStatus:
         """End a server. It stays disabled until `enable` or `reload`."""
-        server = self._server(name)
+        server = self._servers.require(name)
         await server.stop("disabled")
         return server.status
 
@@ -641,8 +556,8 @@ class Host:
             Closed: the host was closed during the login.
         """
         self._require_open()
-        self._server(name)
-        plan = self._plans.get(name)
+        self._servers.require(name)
+        plan = self._servers.plans.get(name)
         self._require_startable(name, plan)
         if plan is None:
             raise ConfigError(f"nobody can log in to the server {name!r}: fix its configuration first")
@@ -660,19 +575,12 @@ class Host:
             self._logging_in.discard(work)
         return await self.reload(name)
 
-    def _server(self, name: str) -> SupervisedServer:
-        server = self._servers.get(name)
-        if server is None:
-            known = ", ".join(sorted(self._servers)) or "none"
-            raise NotRegistered(f"there is no server {name!r}; there are: {known}")
-        return server
-
     # --- the catalog -------------------------------------------------------------------------------------------------
 
     def _changed(self, server: SupervisedServer) -> None:
         if server.state == "connected":
             self._renew()
-            self._ask_about_held(server)
+            self._held_definitions.ask_about(server)
         if self._on_change is not None:
             try:
                 self._on_change()
@@ -681,23 +589,9 @@ class Host:
 
     # --- definitions that are held -----------------------------------------------------------------------------------
 
-    def _plan_of(self, name: str) -> ConnectPlan | None:
-        return self._plans.get(name)
-
-    def _pin_setting(self, name: str) -> PinSetting | None:
-        return self._pinning.setting(self._plans.get(name))
-
     def _note(self, event: str, **fields: object) -> None:
         if isinstance(self._audit, AuditLog):
             self._audit.note(event, **fields)
-
-    def _names_of_others(self, name: str) -> list[tuple[str, str]]:
-        return [
-            (other, tool.name)
-            for other, server in self._servers.items()
-            if other != name
-            for tool in server.tools.values()
-        ]
 
     def held(self, name: str | None = None) -> list[HeldDefinition]:
         """The definitions that changed, or are new at a known server, and wait for a person to agree.
@@ -707,8 +601,7 @@ class Host:
         Args:
             name: A server; None for all.
         """
-        servers = self._servers.values() if name is None else [self._server(name)]
-        return [definition for server in servers for definition in server.withheld.values()]
+        return self._held_definitions.get(name)
 
     async def accept_definitions(self, name: str, definitions: Iterable[HeldDefinition] | None = None) -> ServerStatus:
         """Agree to definitions as they are in `held`: pin them, and offer them again. Call it for a person's yes.
@@ -721,38 +614,15 @@ class Host:
             ConfigError: the pins cannot be written; nothing was changed.
         """
         self._require_open()
-        server = self._server(name)
-        await self._accept_held(name, self.held(name) if definitions is None else list(definitions))
+        server = self._servers.require(name)
+        await self._held_definitions.accept(
+            name, self._held_definitions.get(name) if definitions is None else definitions
+        )
         return server.status
-
-    async def _accept_held(self, name: str, definitions: list[HeldDefinition]) -> None:
-        await self._review.accept(name, definitions)
-        server = self._servers.get(name)
-        if server is not None:
-            await server.look_again()
 
     def ask_about_held(self, name: str | None = None) -> None:
         """Ask the person about held definitions now, also about those that were declined before."""
-        for server in self._servers.values() if name is None else [self._server(name)]:
-            self._held_questions.ask(server.name, server.withheld.values(), again=True)
-
-    def _ask_about_held(self, server: SupervisedServer) -> None:
-        if server.withheld:
-            setting = self._pin_setting(server.name)
-            if setting is not None and setting.mode == "ask":
-                self._held_questions.ask(server.name, server.withheld.values())
-
-    def _refuse_held(self, name: str) -> None:
-        """Raise DefinitionHeld if the name is that of a tool that waits for a person to agree."""
-        for definition in self.held():
-            server = definition.server
-            names = self._catalog.names_for(server, definition.name)
-            if name in names:
-                setting = self._pin_setting(server)
-                where = f": {setting.store.diff_command(server)}" if setting is not None else ""
-                raise DefinitionHeld(
-                    f"{name} was not called: {definition}. A person has to look at the difference and agree{where}"
-                )
+        self._held_definitions.ask_again(name)
 
     def _renew(self) -> None:
         self._catalog.renew()
@@ -794,37 +664,12 @@ class Host:
         Raises:
             ConfigError: there is no such format, or it has no such option, or the budget is below 1.
         """
-        tools = self._offer(format, options, budget).tools(self._active.addresses())
-        if format is not None and self._model_calls.has_cut:
-            from trimaran.format.providers import to_provider
-
-            tools += to_provider([READ_OUTPUT_TOOL], format)  # last, for what stands before is cached
-        return tools
+        return self._offers.tools(format, options, budget)
 
     @property
     def budget(self) -> int | None:
         """The tokens for the definitions of tools, if there is a limit: the host's own, else that of a trusted file."""
-        if self._own_budget is not None:
-            return self._own_budget
-        budgets = (context.budget for context in self.config.contexts if context.source not in self._rules.untrusted)
-        return next((budget for budget in budgets if budget is not None), None)
-
-    def _offer(self, format: Format | None, options: FormatOptions, budget: int | None = None) -> FormattedTools:
-        """The tools in this format; the same object until the catalog changes."""
-        if format is None and budget is not None:
-            raise ConfigError('a budget is for tools in a format: write tools(format="anthropic", budget=8000)')
-        budget = None if format is None else self.budget if budget is None else _checked_budget(budget)
-        offer = self._tool_formats().get(format, options, self._catalog.entries, budget=budget)
-        if not offer.shortened <= self._model_calls.shortened:
-            self._model_calls.shortened |= offer.shortened
-        return offer
-
-    def _tool_formats(self) -> ToolFormats:
-        """The formats of the present catalog."""
-        connected = tuple(name for name, server in self._servers.items() if server.state == "connected")
-        if self._offers is None or not self._offers.are_of(self._catalog.tools, connected):
-            self._offers = ToolFormats(self._catalog.tools, connected, self._facts)
-        return self._offers
+        return self._offers.budget
 
     # --- tools that are found when they are needed -------------------------------------------------------------------
 
@@ -847,23 +692,7 @@ class Host:
         Raises:
             ConfigError: the provider cannot defer, or an option is wrong.
         """
-        from trimaran.format.deferred import defer_tools
-        from trimaran.format.providers import to_provider
-
-        from .context.search_tool import search_declarations
-
-        plan = self.budget_plan(format, budget=budget, **options)
-        entries = self._catalog.entries(self.connected(), is_for_provider=True)
-        details = ["search"] * len(entries) if plan is None else [cost.detail for cost in plan.tools]
-        is_kept = [
-            entry.choice == "always" or detail != "search" for entry, detail in zip(entries, details, strict=True)
-        ]
-        keep = {entry.tool.name for entry, kept_at_once in zip(entries, is_kept, strict=True) if kept_at_once}
-        hidden = Counter(entry.address.server for entry in entries if entry.tool.name not in keep)
-        fitted: dict[str, Any] = {"fit": "auto", **options}
-        tools = to_provider([entry.tool for entry in entries], format, **fitted)
-        search = to_provider(search_declarations(hidden)[:1], format, **fitted)[0]
-        return defer_tools(tools, search, keep, format)
+        return self._offers.deferred(format, options, budget)
 
     async def search_tools(self, query: str, limit: int = 5) -> list[Tool]:
         """The tools that fit a description of what is to be done, best first, under the catalog's names.
@@ -892,26 +721,7 @@ class Host:
         Args:
             budget: As for `tools`.
         """
-        budget = self.budget if budget is None else _checked_budget(budget)
-        plan = self.budget_plan(format, budget=budget, **options)
-        return self._report(self._tool_formats(), format, budget, options, plan)
-
-    def _report(
-        self,
-        formats: ToolFormats,
-        format: Format,
-        budget: int | None,
-        options: FormatOptions,
-        plan: BudgetPlan | None,
-    ) -> ContextReport:
-        from .context.report import ToolOfServer, make_report
-
-        def make() -> ContextReport:
-            entries = self._catalog.entries(self.connected(), is_for_provider=True)
-            tools = [ToolOfServer(entry.address.server, entry.tool) for entry in entries]
-            return make_report(tools, format=format, plan=plan, facts=self._facts)
-
-        return formats.report(format, options, budget, make)
+        return self._offers.report(format, options, budget)
 
     async def prepare(
         self,
@@ -933,38 +743,13 @@ class Host:
             budget, options: As for `tools`.
             report: Prepare `report` as well.
         """
-        from .context.report import ToolOfServer, examine
-
-        budget = self.budget if budget is None else _checked_budget(budget)
-        formats = self._tool_formats()
-        entries = self._catalog.entries
-        steps: list[Iterator[None]] = []
-        if budget is not None:
-            steps.append(formats.count(format, options, entries))
-        if report:
-            named = entries(self.connected(), is_for_provider=True)
-            steps.append(
-                examine([ToolOfServer(item.address.server, item.tool) for item in named], self._facts, format=format)
-            )
-        pause_at = time.monotonic() + _COUNTING
-        for _ in itertools.chain.from_iterable(steps):
-            if time.monotonic() >= pause_at:
-                await asyncio.sleep(0)
-                pause_at = time.monotonic() + _COUNTING
-
-        def finish() -> None:
-            plan = formats.get(format, options, entries, budget=budget).plan
-            if report:
-                self._report(formats, format, budget, options, plan)
-
-        # What is left is Python without long calls, so a thread holds the loop for milliseconds at a time.
-        await asyncio.to_thread(finish)
+        await self._offers.prepare(format, options, budget, report=report)
 
     def budget_plan(
         self, format: Format = "anthropic", *, budget: int | None = None, **options: Unpack[FormatOptions]
     ) -> BudgetPlan | None:
         """What `tools(format, budget=...)` declares of each tool, and what was cut; None without a budget."""
-        return self._offer(format, options, budget).plan
+        return self._offers.get(format, options, budget).plan
 
     # --- code instead of calls ---------------------------------------------------------------------------------------
 
@@ -1003,18 +788,7 @@ class Host:
             ServerUnavailable: the tool may belong to a server whose tools are not known yet.
             DefinitionHeld: the tool has changed, or is new, and nobody has agreed to it.
         """
-        try:
-            return self._catalog.find(name)
-        except UnknownName:
-            self._refuse_held(name)
-            for server in self._servers.values():
-                if (
-                    not server.tools
-                    and server.state != "connected"
-                    and self._catalog.tool_part(server.name, name) is not None
-                ):
-                    server.require()
-            raise
+        return self._calls.find(name)
 
     def catalog_name(self, name: str) -> str:
         """The catalog's name of a tool, given in either form.
@@ -1023,40 +797,6 @@ class Host:
             UnknownName: no tool has this name.
         """
         return self._catalog.names.catalog(*self._catalog.find(name))
-
-    async def _find_awake(
-        self, name: str, arguments: Mapping[str, object], timeout: float | None
-    ) -> tuple[Address, float]:
-        """The address of the tool, and the seconds that its server took to start.
-
-        It starts a lazy server, and waits for a starting one as long as the call may take. It does neither if the rules
-        forbid the call for certain.
-        """
-        waited = 0.0
-        for server in sorted(self._model_calls.coming(), key=lambda server: -len(server.name)):
-            tool = self._catalog.tool_part(server.name, name)
-            if tool is None:
-                continue
-            if name in self._catalog:
-                break
-            self._asking.forbid(Subject.tool(server.name, tool, safe=self._safe[server.name]), arguments)
-            waited += await self._wait_for(server, _limit_of(server, tool, timeout) - waited)
-        address = self.find(name)
-        server = self._server(address.server)
-        if server.state == "starting":  # its tools are known from before it was started again
-            listed = self._catalog.tools[address]
-            self._asking.forbid(listed.act, listed.guess_arguments(arguments))
-            waited += await self._wait_for(server, _limit_of(server, listed.original.name, timeout) - waited)
-        return address, waited
-
-    async def _wait_for(self, server: SupervisedServer, within: float) -> float:
-        """Start the server if it is idle, and wait for it; returns the seconds that passed."""
-        clock = asyncio.get_running_loop().time
-        began = clock()
-        if server.state == "idle":
-            server.start()
-        await server.settled(max(within, 0.0))
-        return clock() - began
 
     def from_call(self, call: object, format: Format) -> ToolCall:
         """Read a model's call, for `call`: unpacks into the catalog's name and the arguments (R223).
@@ -1083,9 +823,6 @@ class Host:
             media_follows: For "openai": a later message carries the pictures; see `trimaran.format.media_to_openai`.
         """
         return self._model_calls.write(result, call, format, media_follows=media_follows)
-
-    async def _run_read_output(self, arguments: dict[str, Any], options: OwnCallOptions) -> ToolResult:
-        return await run_read_output(arguments, self._shelf, _OWNER, self._limits)
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
@@ -1128,7 +865,6 @@ class Host:
             Error: the client's own; see trimaran.errors.
         """
         self._require_open()
-        sent_arguments = _object(name, arguments)
         options: OwnCallOptions = {
             "timeout": timeout,
             "max_timeout": max_timeout,
@@ -1138,76 +874,8 @@ class Host:
             "conversation": conversation,
         }
         if (own_tool := self._host_tools.get(name)) is not None:
-            return await own_tool(sent_arguments, options)
-        return await self._call_server(name, sent_arguments, options)
-
-    async def _call_for_code(self, name: str, arguments: dict[str, Any], options: OwnCallOptions) -> ToolResult:
-        return await self._call_server(name, _object(name, arguments), options, is_for_code=True)
-
-    async def _call_server(
-        self, name: str, sent_arguments: dict[str, Any], options: OwnCallOptions, *, is_for_code: bool = False
-    ) -> ToolResult:
-        """Call a tool of a server.
-
-        Args:
-            is_for_code: The result stays outside of every context, so it is not shortened.
-        """
-        timeout, max_timeout = options.get("timeout"), options.get("max_timeout")
-        conversation = options.get("conversation", "")
-        address, waited = await self._find_awake(name, sent_arguments, timeout)
-        self._active.touch(address)
-        server = self._server(address.server)
-        server.require()
-        listed = self._catalog.tools[address]
-        if listed.transformed is not None:
-            sent_arguments = listed.transformed.map_arguments(sent_arguments, name)
-        why = self._oversight.before(
-            address.server,
-            listed.original,
-            name,
-            sent_arguments,
-            listed.reasons,
-            conversation,
-            attended=self._asking.is_attended,
-        )
-        await self._asking.permit(
-            listed.act,
-            listed.original,
-            sent_arguments,
-            approved=options.get("approved", False),
-            reasons=why.reasons,
-            refuse=why.refuse,
-        )
-        known = self._catalog.tools.get(address)
-        if known is None or known.act != listed.act or self._servers.get(address.server) is not server:
-            raise LocalProtocolError.invalid_params(
-                f"{name} changed while it was decided whether it may be called; look at it again, and call it again"
-            )
-        limit = _limit_of(server, listed.original.name, timeout)
-        if waited:
-            limit = max(limit - waited, _LEAST)
-        client = server.require()
-        lost_before = self._asking.lost(address.server)
-        try:
-            result = await client.call_tool(
-                listed.original.name,
-                sent_arguments,
-                timeout=limit,
-                max_timeout=limit if max_timeout is None else max(min(max_timeout, LONGEST), limit),
-                on_progress=options.get("on_progress"),
-                meta=options.get("meta"),
-                raise_on_error=False,
-            )
-        except Error as error:
-            self._suspect(address.server, client, error)
-            self._raise_lost(address.server, lost_before, str(error))
-            self._oversight.failed(address.server, name, str(error), conversation)
-            raise
-        if result.is_error:
-            self._raise_lost(address.server, lost_before, result.text)
-            server.look_for_missing(result.text)
-        passed_on = result if is_for_code else self._limited(result, server, name)
-        return await self._oversight.after(address.server, listed.original, name, passed_on, conversation)
+            return await own_tool(copied_object(name, arguments), options)
+        return await self._calls.call(name, arguments, options)
 
     @overload
     async def answer(
@@ -1298,20 +966,6 @@ class Host:
             conversation=conversation,
         )
 
-    def _raise_lost(self, server: str, before: ConsentLost | None, text: str) -> None:
-        """Raise ConsentLost if the call failed because a person left during a question of the server.
-
-        The text of the failure must say so, because the question may belong to another call of the same server.
-        """
-        lost = self._asking.lost(server)
-        if lost is not None and lost is not before and str(lost) in text:
-            raise ConsentLost(str(lost))
-
-    def _suspect(self, name: str, client: Client, error: Error) -> None:
-        server = self._servers.get(name)
-        if server is not None and server.client is client:  # one that is gone says nothing about the next
-            server.suspect(error)
-
     def explain(
         self, name: str, arguments: Mapping[str, object] | None = None, *, conversation: str = ""
     ) -> Explanation:
@@ -1322,16 +976,7 @@ class Host:
             arguments: The arguments of the call; None if they are not known.
             conversation: As for `call`.
         """
-        if name.startswith("Elicit(") and name.endswith(")"):
-            server = name[7:-1]
-            return self.gate.explain(Subject.elicit(server, safe=self._safe.get(server, "")))
-        listed = self._catalog.tools[self.find(name)]
-        known_arguments = None if arguments is None else listed.guess_arguments(_object(name, arguments))
-        address = self.find(name)
-        why = self._oversight.before(
-            address.server, listed.original, name, known_arguments or {}, listed.reasons, conversation, attended=True
-        )
-        return self.gate.explain(listed.act, known_arguments, reasons=self._asking.unanswered(listed.act, why.reasons))
+        return self._calls.explain(name, arguments, conversation)
 
     def findings(self, server: str | None = None) -> list[ScanFinding]:
         """What was found in the words of servers: in their present definitions, and lately in what they sent.
@@ -1354,8 +999,7 @@ class Host:
         Raises:
             UnknownName: no tool has this name.
         """
-        address = self.find(name)
-        return self._oversight.touches(address.server, self._catalog.tools[address].original)
+        return self._calls.touches(name)
 
     def output(self, output_id: str, offset: int = 0, limit: int = 20_000) -> OutputPage:
         """A page of an output that was too large to pass on whole (R270).
@@ -1363,32 +1007,8 @@ class Host:
         Raises:
             OutputMissing: the output is not stored, or no longer.
         """
-        page = self._shelf.page(output_id, owner=_OWNER, offset=offset, limit=limit)
+        page = self._long_results.page(output_id, offset, limit)
         return page._replace(text=self._oversight.scanner.clean(page.text, ""))
-
-    def _limits_of(self, server: SupervisedServer | None) -> OutputLimits:
-        own = None if server is None else server.output_limit
-        return self._limits if own is None else replace(self._limits, bytes=own)
-
-    def _limited(self, result: ToolResult, server: SupervisedServer, source: str) -> ToolResult:
-        limited = limit_output(result, self._limits_of(server), shelf=self._shelf, owner=_OWNER, source=source)
-        if not limited.notices:
-            return result
-        shortened = limited.result
-        passed_on = ToolResult(
-            list(cast("Iterable[Any]", shortened.content)),
-            shortened.structured_content,
-            result.is_error,
-            result.meta,
-            Raw(msgspec.json.encode(shortened)),
-        )
-        if limited.is_cut:
-            self._cuts[passed_on] = limited._replace(result=CallToolResult(content=[]))
-        if shortened.structured_content is not UNSET:
-            passed_on.data = result.data
-        elif isinstance(result.data, str):
-            passed_on.data = passed_on.text
-        return passed_on
 
     # --- resources ---------------------------------------------------------------------------------------------------
 
@@ -1431,7 +1051,7 @@ class Host:
         result = await self._mentions.read(server, await self._mentions.resolve(server, resource, words))
         result = result.copy()
         result.contents = [
-            replace(part, text=self._oversight.resource(server, _word(part.uri), part.text))
+            replace(part, text=self._oversight.resource(server, one_word(part.uri), part.text))
             if isinstance(part, TextResourceContents)
             else part
             for part in result.contents
@@ -1446,7 +1066,7 @@ class Host:
             ServerUnavailable: the server cannot be used now.
         """
         self._require_open()
-        result = await self._server(server).require().get_prompt(name, arguments)
+        result = await self._servers.require(server).require().get_prompt(name, arguments)
         for number, message in enumerate(result.messages):
             if isinstance(message.content, TextContent):
                 text = self._oversight.resource(server, name, message.content.text)
@@ -1455,67 +1075,8 @@ class Host:
 
     def _as_block(self, mention: Mention, resource: ResourceResult) -> str:
         """A resource as a block of a message, within the limits of its server."""
-        parts: list[str] = []
-        for item in resource.contents:
-            if isinstance(item, TextResourceContents):
-                parts.append(item.text)
-            else:
-                size = len(item.blob) * 3 // 4 - item.blob[-2:].count("=")
-                parts.append(f"[{item.mime_type or 'binary data'}, {size} bytes: not shown]")
-        whole = CallToolResult(content=[TextContent(text="\n".join(parts))])
-        limits = self._limits_of(self._server(mention.server))
-        shortened = limit_output(whole, limits, shelf=self._shelf, owner=_OWNER, source=mention.text).result
+        whole = CallToolResult(content=[TextContent(text=resource_text(resource))])
+        shortened = self._long_results.limit(whole, self._servers.require(mention.server), mention.text).result
         text = "\n".join(block.text for block in cast("Iterable[Any]", shortened.content))
-        text = self._oversight.resource(mention.server, _word(mention.uri), text)
-        kind = next((item.mime_type for item in resource.contents if item.mime_type), "text/plain")
-        fence = "`" * max(3, _longest_run(text) + 1)
-        return f"\n[{_word(mention.uri)} of the server {mention.server}, {_word(kind)}]\n{fence}\n{text}\n{fence}\n"
-
-
-def _config_of(servers: Mapping[str, Any]) -> HostConfig:
-    """The configuration of a mapping of servers: the entries among its values."""
-    if not isinstance(servers, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  (nobody checks the caller)
-        raise ConfigError(f'Host takes its servers by name: Host({{"files": target}}), not a {type(servers).__name__}')
-    return HostConfig(servers={name: target for name, target in servers.items() if isinstance(target, ServerEntry)})
-
-
-def _checked_budget(budget: int | None) -> int | None:
-    if budget is not None and budget < 1:
-        raise ConfigError(f"a budget must be a number of tokens, 1 or more, not {budget}")
-    return budget
-
-
-def _limit_of(server: SupervisedServer, tool: str, timeout: float | None) -> float:
-    """The limit of a call of this tool, in seconds."""
-    return min(server.tool_timeouts.get(tool, server.call_timeout) if timeout is None else timeout, LONGEST)
-
-
-def _object(name: str, arguments: Any) -> dict[str, Any]:
-    """A copy of the arguments as plain JSON, so that the host sends exactly those that the rules have checked."""
-    if arguments is None:
-        return {}
-    if not isinstance(arguments, Mapping):
-        raise LocalProtocolError.invalid_params(
-            f"the arguments of {name} are a {type(arguments).__name__}: give an object, or None for none"
-        )
-    from trimaran.schema.convert import to_jsonable
-
-    try:
-        return cast("dict[str, Any]", to_jsonable(dict(cast("Mapping[str, Any]", arguments))))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise LocalProtocolError.invalid_params(f"the arguments of {name} have no JSON form: {error}") from None
-
-
-def _word(text: str) -> str:
-    """A server's text as one short word, so that it can inject nothing outside the fence."""
-    word = "".join(character if character.isprintable() and character not in " `[]" else "_" for character in text)
-    return word if len(word) <= _LONGEST_WORD else word[:_LONGEST_WORD] + "..."
-
-
-def _longest_run(text: str) -> int:
-    """The length of the longest run of backticks; the fence around the text must be longer."""
-    longest = run = 0
-    for character in text:
-        run = run + 1 if character == "`" else 0
-        longest = max(longest, run)
-    return longest
+        text = self._oversight.resource(mention.server, one_word(mention.uri), text)
+        return fence(mention.server, mention.uri, resource, text)

@@ -6,7 +6,7 @@ here they meet the servers. A call that one of them makes is a call of the host:
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, final
 
 from trimaran.client.results import ToolResult
@@ -17,6 +17,7 @@ from .context.activation import ActiveTools
 from .context.own_tools import OwnCallOptions, OwnTool
 from .context.read_output import READ_OUTPUT
 from .names import Address
+from .server_table import ServerTable
 from .supervise import SupervisedServer
 from .tool_catalog import ToolCatalog
 
@@ -40,7 +41,7 @@ class HostTools:
     def __init__(
         self,
         catalog: ToolCatalog,
-        servers: Mapping[str, SupervisedServer],
+        servers: ServerTable,
         active: ActiveTools,
         *,
         call: Callable[..., Awaitable[ToolResult]],
@@ -70,9 +71,6 @@ class HostTools:
         """The own tool of this name, unless a server has one."""
         return None if name in self._catalog else self._tools.get(name)
 
-    def _connected(self) -> list[str]:
-        return sorted(name for name, server in self._servers.items() if server.state == "connected")
-
     # --- search ------------------------------------------------------------------------------------------------------
 
     async def find(self, query: str, limit: int) -> list[Address]:
@@ -95,7 +93,7 @@ class HostTools:
             self._active.add(addresses)
             return [self._catalog.named(address, self._catalog.names.provider) for address in addresses]
 
-        return await run_search(arguments, search, len(self._connected()))
+        return await run_search(arguments, search, len(self._servers.connected()))
 
     async def _run_call(self, arguments: dict[str, Any], options: OwnCallOptions) -> ToolResult:
         from .context.search_tool import run_call
@@ -132,7 +130,7 @@ class HostTools:
     def _code_tools(self) -> CodeTools:
         from .context.code import CodeTools
 
-        connected = self._connected()
+        connected = self._servers.connected()
         if self._functions is None or self._functions[0] is not self._catalog.tools or self._functions[1] != connected:
             entries = self._catalog.entries(connected, is_for_provider=True)
             tools = {entry.tool.name: entry.tool for entry in entries}

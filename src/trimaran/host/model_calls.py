@@ -6,12 +6,11 @@ server. It calls nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
 import msgspec
 from msgspec import UNSET
-from msgspec.structs import replace
 
 from trimaran.client.results import ToolResult
 from trimaran.errors import DeclarationError, Error, LocalProtocolError
@@ -19,15 +18,15 @@ from trimaran.types import CallToolResult, Json, TextContent
 
 from .context.read_output import READ_OUTPUT
 from .host_tools import HostTools
+from .long_results import LongResults
 from .names import Address
-from .output_limits import LimitedOutput, OutputLimits, OutputStore, limit_output, without_warning
-from .supervise import SupervisedServer
+from .output_limits import without_warning
+from .server_table import ServerTable
 from .tool_catalog import ToolCatalog
 
 if TYPE_CHECKING:
     from trimaran.format import Format, ToolCall
 
-    from .connect_plan import ConnectPlan
 
 _LONGEST_SCHEMA: Final = 8000  # characters of a schema that a model is shown after a mistake: about 2,000 tokens
 
@@ -37,46 +36,28 @@ class ModelCalls:
     """What goes between the models of one host and its calls.
 
     Args:
-        catalog, servers, plans: Those of the host, which change.
+        catalog, servers: Those of the host, which change.
         host_tools: The host's own tools.
         find: `Host.find`.
-        limits_of: The limits for results of a server, and of the host itself for None.
-        shelf, owner: Where long results are kept.
-        cuts: How results of `Host.call` were cut already.
+        long_results: Cuts what is too long for a model.
     """
 
     def __init__(
         self,
         catalog: ToolCatalog,
-        servers: Mapping[str, SupervisedServer],
-        plans: Mapping[str, ConnectPlan],
+        servers: ServerTable,
         host_tools: HostTools,
         *,
         find: Callable[[str], Address],
-        limits_of: Callable[[SupervisedServer | None], OutputLimits],
-        shelf: OutputStore,
-        owner: str,
-        cuts: Mapping[ToolResult, LimitedOutput],
+        long_results: LongResults,
     ) -> None:
         self._catalog = catalog
         self._servers = servers
-        self._plans = plans
         self._host_tools = host_tools
         self._find = find
-        self._limits_of = limits_of
-        self._shelf = shelf
-        self._owner = owner
-        self._cuts = cuts
+        self._long_results = long_results
         self.shortened: frozenset[Address] = frozenset()
         """The tools of which a model got less than the whole schema, so that their arguments are checked here."""
-        self.has_cut: bool = False
-        """Was a result cut, so that a model may want to read it on?"""
-
-    def coming(self) -> list[SupervisedServer]:
-        """The servers whose tools are not known yet, and that a call starts or waits for."""
-        return [
-            server for server in self._servers.values() if server.state in ("idle", "starting") and not server.tools
-        ]
 
     def read(self, call: object, format: Format) -> ToolCall:
         """See `Host.from_call`."""
@@ -95,7 +76,7 @@ class ModelCalls:
 
     def _is_coming(self, name: str) -> bool:
         return name not in self._catalog and any(
-            self._catalog.tool_part(server.name, name) is not None for server in self.coming()
+            self._catalog.tool_part(server.name, name) is not None for server in self._servers.coming()
         )
 
     def write(
@@ -118,7 +99,7 @@ class ModelCalls:
         content: Any = result
         if isinstance(result, Error):
             text = str(result)
-            for plan in self._plans.values():
+            for plan in self._servers.plans.values():
                 text = plan.mask(text)  # a client's error may name the whole command or URL
             content = CallToolResult(content=[TextContent(text=text)], is_error=True)
         else:
@@ -133,7 +114,7 @@ class ModelCalls:
 
         structured: Any = result.structured
         content = without_warning(result.content)
-        if (earlier := self._cuts.get(result)) is not None:
+        if (earlier := self._long_results.cut_of(result)) is not None:
             content.pop()  # its notice
         whole = CallToolResult(
             content=content,
@@ -144,19 +125,7 @@ class ModelCalls:
             return whole  # a page is small already, and a cut page would be kept again
         shaped = shape_result(whole, format)
         server = self._servers.get(self._catalog.find(name).server) if name in self._catalog else None
-        limits = replace(self._limits_of(server), cut_at_tokens=True)
-        limited = limit_output(
-            shaped,
-            limits,
-            shelf=self._shelf,
-            owner=self._owner,
-            source=name,
-            how=f" with the tool {READ_OUTPUT}",
-            earlier=earlier,
-        )
-        if limited.output_id is not None:
-            self.has_cut = True
-        return limited.result
+        return self._long_results.cut_for_model(shaped, server, name, earlier)
 
 
 def _check_arguments(name: str, arguments: dict[str, Any], schema: dict[str, Any]) -> None:

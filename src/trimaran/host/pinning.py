@@ -1,32 +1,27 @@
-"""How a host uses pins: which servers are pinned and how, and the question to a person about what is held.
+"""Which servers of a host are pinned, and how.
 
-`trust/pins.py` keeps pins, `trust/review.py` compares. Here is the decision who is pinned: the servers of configuration
-files, because they are programs and URLs that a person named; and with `pins=` also those that a program names. A `Server`
-object in the same process is the program itself, and is never pinned.
+`trust/pins.py` keeps pins, `trust/review.py` compares, `held_definitions.py` asks a person. The host pins the servers of
+configuration files, because they are programs and URLs that a person named; and with `pins=` also those that a program names.
+A `Server` object in the same process is the program itself, and is never pinned.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
-import logging
 import os
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, cast, final
 
-from trimaran.errors import ConfigError, Error
+from trimaran.errors import ConfigError
 from trimaran.protocol.definition_digests import canonical_json
 from trimaran.protocol.mask import mask_command
 
 from .config.mask import mask_url
 from .config.model import PIN_MODES, PinMode, ServerEntry
 from .connect_plan import ConnectPlan
-from .consent import ConsentBridge, ConsentLost, Question
 from .terminal_text import visible
 from .trust.pins import Pins, PinTarget
-from .trust.review import HeldDefinition, PinSetting
-
-log: Final = logging.getLogger("trimaran.host")
+from .trust.review import PinSetting
 
 
 @final
@@ -111,54 +106,3 @@ def _issuer(entry: ServerEntry | None) -> str:
 
 def _fingerprint(identity: list[Any]) -> str:
     return hashlib.sha256(canonical_json(identity)).hexdigest()
-
-
-@final
-class HeldQuestions:
-    """Asks a person about held definitions: one question for each server at a time, with everything that is held there.
-
-    Args:
-        accept: Called with the server and what the person agreed to.
-    """
-
-    def __init__(
-        self, bridge: ConsentBridge | None, accept: Callable[[str, list[HeldDefinition]], Awaitable[object]]
-    ) -> None:
-        self._bridge = bridge
-        self._accept = accept
-        self._asking: dict[str, asyncio.Task[None]] = {}
-        self._declined: dict[str, frozenset[tuple[str, str]]] = {}
-        """For each server, what the person said no to: definitions and digests. It is not questioned again by itself."""
-
-    def ask(self, server: str, definitions: Iterable[HeldDefinition], *, again: bool = False) -> None:
-        """Ask in the background, if a person is there and was not questioned about just this before."""
-        items = list(definitions)
-        questioned = frozenset((item.key, item.new.digest) for item in items)
-        is_declined = not again and questioned <= self._declined.get(server, frozenset())
-        if not items or is_declined or server in self._asking or self._bridge is None or not self._bridge.is_attended:
-            return
-        task = asyncio.ensure_future(self._ask(self._bridge, server, items, questioned))
-        self._asking[server] = task
-        task.add_done_callback(lambda done: self._asking.pop(server, None))
-
-    async def _ask(
-        self, bridge: ConsentBridge, server: str, items: list[HeldDefinition], questioned: frozenset[tuple[str, str]]
-    ) -> None:
-        count = len(items)
-        words = f"{count} definition{'' if count == 1 else 's'} of {server} changed or new: use as listed now?"
-        try:
-            question = await bridge.ask(Question("definition", server, words, held=items))
-            if question.reply == "accept":
-                await self._accept(server, items)
-            elif not question.note:
-                self._declined[server] = questioned
-        except ConsentLost:
-            return
-        except Error as error:
-            log.warning("what was agreed to is not kept: %s", error)
-
-    async def close(self) -> None:
-        tasks = tuple(self._asking.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

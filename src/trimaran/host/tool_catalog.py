@@ -17,11 +17,11 @@ from trimaran.types import Tool
 
 from .names import PREFIX, Address, Names, rule_name
 from .permissions import Subject
+from .server_table import ServerTable
 from .supervise import SupervisedServer
 from .tool_formats import CatalogEntry
 
 if TYPE_CHECKING:
-    from .connect_plan import ConnectPlan
     from .context.budget import Choice
     from .transforms import TransformedTool
 
@@ -47,22 +47,17 @@ class ToolCatalog:
     """The tools of these servers, by address.
 
     Args:
-        servers, plans: Those of the host, which change.
-        safe: The safe name of each server.
+        servers: Those of the host, which change.
         separator: As for `Host`.
     """
 
     def __init__(
         self,
-        servers: Mapping[str, SupervisedServer],
-        plans: Mapping[str, ConnectPlan],
-        safe: Mapping[str, str],
+        servers: ServerTable,
         *,
         separator: str | None,
     ) -> None:
         self._servers = servers
-        self._plans = plans
-        self._safe = safe
         self._separator: Final = separator
         self.names: Names = Names({}, separator=separator)
         self.tools: dict[Address, CatalogTool] = {}
@@ -82,7 +77,7 @@ class ToolCatalog:
     def renew(self) -> None:
         """Name all tools again. The tools of a lost server keep their names: it may be back in a moment (C40)."""
         self.names = self.names.renewed(
-            {name: list(server.tools) for name, server in self._servers.items()}, self._safe
+            {name: list(server.tools) for name, server in self._servers.items()}, self._servers.safe
         )
         tools: dict[Address, CatalogTool] = {}
         for name, server in self._servers.items():
@@ -104,7 +99,7 @@ class ToolCatalog:
             schema=original.input_schema,
             definition=_digest_definition(original),
             name=self.names.catalog(*address),
-            safe=self._safe[address.server],
+            safe=self._servers.safe[address.server],
         )
         return CatalogTool(tool, act, original, transformed, server.reasons.get(original.name, ()))
 
@@ -123,7 +118,7 @@ class ToolCatalog:
 
     def _choice(self, address: Address) -> Choice | None:
         """What `mcp.toml` says about a tool under a budget; what it says about the tool goes before what it says of the server."""
-        plan = self._plans.get(address.server)
+        plan = self._servers.plans.get(address.server)
         entry = None if plan is None else plan.entry
         if entry is None:
             return None
@@ -138,12 +133,12 @@ class ToolCatalog:
 
     def names_for(self, server: str, tool: str) -> tuple[str, str, str]:
         """The names under which a tool would be called, in the catalog or not."""
-        whole = rule_name(self._safe[server], tool)
+        whole = rule_name(self._servers.safe[server], tool)
         return whole, whole.removeprefix(PREFIX), f"{server}{self._separator or '__'}{tool}"
 
     def tool_part(self, server: str, name: str) -> str | None:
         """The tool's part of the name, if the name begins with this server's."""
-        safe = self._safe[server]
+        safe = self._servers.safe[server]
         for start in (f"{PREFIX}{safe}__", f"{safe}__", f"{server}{self._separator or '__'}"):
             if name.startswith(start):
                 return name.removeprefix(start)

@@ -298,7 +298,7 @@ async def test_a_denied_call_names_the_rule_and_is_not_made() -> None:
     deny = [{ pattern = "mcp__calc__add(9*)", reason = "Nines are holy." }]
     """
     host = Host(configured(text), environ={}, allow=["*"])
-    host._add("calc", make_calc())  # pyright: ignore[reportPrivateUsage]
+    host._servers.add("calc", make_calc(), host._hooks)  # pyright: ignore[reportPrivateUsage]
     async with host:
         assert (await host.call("mcp__calc__add", {"a": 1, "b": 2})).data == 3
         with pytest.raises(
@@ -602,7 +602,7 @@ async def test_one_bad_server_leaves_the_others_alone() -> None:
     disabled = true
     """
     host = Host(configured(text), environ={})
-    host._add("calc", make_calc())  # pyright: ignore[reportPrivateUsage]
+    host._servers.add("calc", make_calc(), host._hooks)  # pyright: ignore[reportPrivateUsage]
     async with host:
         found = {status.name: status for status in host.status()}
         assert [found[name].state for name in ("calc", "missing", "off", "typo", "unset")] == [

@@ -75,7 +75,7 @@ async def test_what_was_cut_for_its_bytes_and_again_for_its_tokens_is_told_once_
 ) -> None:
     limits = OutputLimits(bytes=10_000, tokens=500)
     async with Host({"files": files}, allow=["*"], limits=limits, outputs=tmp_path / "outputs") as host:
-        host._shelf._most_bytes = room  # pyright: ignore[reportPrivateUsage]
+        host._long_results._store._most_bytes = room  # pyright: ignore[reportPrivateUsage]
         text = await answer(host, "mcp__files__read", {"path": "x"})
     assert text.count("[truncated: ") == 1
     assert "Left out: text" not in text

@@ -125,7 +125,7 @@ command = "x"
     for name in ("a.b", "a_b"):
         await host._servers[name].stop()  # pyright: ignore[reportPrivateUsage]
     decided = {
-        name: host.gate.decide(Subject.tool(name, "which", safe=host._safe[name])).action  # pyright: ignore[reportPrivateUsage]
+        name: host.gate.decide(Subject.tool(name, "which", safe=host._servers.safe[name])).action  # pyright: ignore[reportPrivateUsage]
         for name in ("a.b", "a_b")
     }
     assert decided == {"a.b": "deny", "a_b": "allow"}
@@ -207,7 +207,7 @@ async def test_host_check_and_explain_agree_on_the_safe_name_of_each_server() ->
     assert safe["docs.en"] == "docs_en"
     assert re.fullmatch("docs_en_[0-9a-f]{8}", safe["docs en"])
     host = Host(config, environ={})
-    assert host._safe == safe  # pyright: ignore[reportPrivateUsage]
+    assert host._servers.safe == safe  # pyright: ignore[reportPrivateUsage]
     assert host.problems() == []
     assert check(read_config_rules(config).rules, {"docs.en": ["drop"], "docs en": ["drop"]}, safe) == []
     await host.close()
