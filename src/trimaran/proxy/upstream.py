@@ -88,8 +88,9 @@ _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 class CallControl(Protocol):
     """Decides about the calls of a proxy: who may see and use what, and over which connection."""
 
-    def adapt(self, kind: str, entry: Any) -> None:
-        """Set who sees an entry of the catalog, and how long it may take; `kind` is tool, prompt, resource or template."""
+    def adapt(self, kind: str, entries: Sequence[Any]) -> None:
+        """Set who sees entries of the catalog, and how long they may take. These are all that the target has of this kind
+        (tool, prompt, resource or template) from now on."""
         ...
 
     def call(
@@ -344,11 +345,11 @@ class Upstream:
         if self._client is not None and self._listed.is_set():
             await self._describe(self._client)
 
-    def _adapted(self, kind: str, entries: Iterable[E]) -> Iterable[E]:
-        for entry in entries:
-            if self._control is not None:
-                self._control.adapt(kind, entry)
-            yield entry
+    def _adapted(self, kind: str, entries: Iterable[E]) -> Sequence[E]:
+        adapted = list(entries)
+        if self._control is not None:
+            self._control.adapt(kind, adapted)
+        return adapted
 
     def failure(self) -> ProtocolError:
         """Why the target is not there, for a caller."""

@@ -193,28 +193,34 @@ class ServerControl:
         self._output = OutputLimits(bytes=plan.output_limit, tokens=None)
         self._mask = plan.mask
         self._secrets = [form for secret in secrets_of(plan) for form in _spellings_in_json(secret)]
-        self._subjects: dict[str, Subject] = {}
+        self._tools: Mapping[str, Subject] = {}
+        """What rules know of the tools that the server lists now: one that renames its tools must not fill the memory."""
+        self._others = {name: self._subject(name) for name in OTHER_SUBJECTS}
 
-    def adapt(self, kind: str, entry: Any) -> None:
-        """Let those see an entry who may use it."""
-        if kind == "tool":
-            act = self._subject(entry.key, entry.definition.input_schema)
+    def adapt(self, kind: str, entries: Sequence[Any]) -> None:
+        """Let those see the entries who may use them."""
+        if kind != "tool":
+            act = self._others[_BY_KIND[kind]]
+            for entry in entries:
+                self._show(entry, act)
+            return
+        self._tools = {entry.key: self._subject(entry.key, entry.definition.input_schema) for entry in entries}
+        for entry in entries:
             # Work that the server calls long has no limit but one of its own.
             entry.task_timeout = self._timeouts.get(entry.key)
             entry.timeout = self._timeouts.get(entry.key, entry.timeout or self._timeout)
             entry.is_gated = True
-        else:
-            act = self._subject(_BY_KIND[kind])
+            self._show(entry, self._tools[entry.key])
+
+    def _show(self, entry: Any, act: Subject) -> None:
         entry.visible_to = lambda principal: self.controls.access.may_see(principal, act)  # pyright: ignore[reportUnknownLambdaType]
 
     def _subject(self, tool: str, schema: object = None) -> Subject:
-        act = self._subjects.get(tool)
-        if act is None or schema is not None:
-            act = self._subjects[tool] = Subject.tool(self.name, tool, schema=schema, safe=self._safe)
-        return act
+        return Subject.tool(self.name, tool, schema=schema, safe=self._safe)
 
     async def call(self, upstream: Upstream, ctx: Context, method: str, params: dict[str, Any], name: str) -> Any:
-        act = self._subject(_BY_METHOD.get(method, name))
+        other = _BY_METHOD.get(method)
+        act = self._others[other] if other is not None else self._tools.get(name) or self._subject(name)
         principal = ctx.call.principal
         started = time.perf_counter()
         status: Status = "error"

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
+import gc
 import json
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 from tests.support.faults import ask, call, http, modern, modern_headers, modern_http
+from tests.support.until import until
 
 from trimaran import Server, connect
 from trimaran.apps.gateway.metrics import Metrics
 from trimaran.errors import CallError, ConfigError, ProtocolError, Unauthorized
+from trimaran.host.permissions.subjects import Subject
 from trimaran.serve import HttpServer
 
 from .conftest import child, gateway_of, remote
@@ -225,3 +228,34 @@ async def test_a_caller_that_cannot_be_read_stops_the_load() -> None:
     with pytest.raises(ConfigError, match="'group:' is no caller: write group:NAME"):
         async with gateway_of(rules):
             pass
+
+
+async def test_a_server_that_renames_its_tools_over_and_over_leaves_nothing_of_the_old_ones() -> None:
+    chandler = Server("chandler")
+
+    async def sell() -> str:
+        return "sold"
+
+    def rename(number: int) -> None:
+        for name in [tool.name for tool in chandler.list_tools()]:
+            chandler.tools.remove(name)
+        for place in range(10):
+            chandler.tool(name=f"sell_{number}_{place}")(sell)
+
+    rename(0)
+    async with (
+        HttpServer(chandler, port=0) as http,
+        gateway_of(remote("chandler", f"http://127.0.0.1:{http.port}/mcp")) as gateway,
+        connect(gateway.url) as client,
+    ):
+
+        def names() -> set[str]:
+            return {tool.name for tool in gateway.server.list_tools()}
+
+        for number in range(10):
+            rename(number)
+            chandler.notify.tools_changed()
+            await until(lambda number=number: f"chandler_sell_{number}_9" in names())
+        known = [thing.name for thing in gc.get_objects() if isinstance(thing, Subject) and "__sell_" in thing.name]
+        assert sorted(known) == [f"mcp__chandler__sell_9_{place}" for place in range(10)]
+        assert (await client.call_tool("chandler_sell_9_3", {})).data == "sold"
