@@ -11,6 +11,7 @@ result is a few short texts, though: one decode tells.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -195,6 +196,15 @@ def check_contents(raw: Raw) -> None:
         raise MalformedResult(str(error)) from None
     if not is_good:
         raise MalformedResult("contents have neither text nor blob")
+
+
+def cache_hints(fields: Mapping[str, Any]) -> tuple[int, str]:
+    """For how many milliseconds a result may be cached, and whether by everybody ("public").
+
+    Older targets give no hints. Their results may be made for one caller, so they count as private, and as stale at once.
+    """
+    ttl, scope = fields.get("ttlMs"), fields.get("cacheScope")
+    return ttl if type(ttl) is int and ttl > 0 else 0, "public" if scope == "public" else "private"
 
 
 def check_messages(raw: Raw) -> None:

@@ -58,7 +58,7 @@ from .definitions import (
 )
 from .forwarding import describe_failure, forward, malformed, read_result, send
 from .parked_calls import ParkedCalls, RoundEnd, raise_error
-from .results import MalformedResult, check_contents, check_messages
+from .results import MalformedResult, cache_hints, check_contents, check_messages
 
 if TYPE_CHECKING:
     from trimaran.server.resources import TemplateEntry
@@ -628,7 +628,8 @@ def _read(raw: Any, method: str, target: str) -> Any:
         meta = {key: value for key, value in own.items() if not key.startswith(PREFIX)} or None
         if method == "resources/read":
             check_contents(raw)
-            return ReadResourceResult(contents=fields["contents"], meta=meta)
+            ttl, scope = cache_hints(fields)
+            return ReadResourceResult(contents=fields["contents"], ttl_ms=ttl, cache_scope=scope, meta=meta)
         if method == "prompts/get":
             check_messages(raw)
             return GetPromptResult(messages=fields["messages"], description=fields.get("description"), meta=meta)

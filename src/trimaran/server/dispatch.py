@@ -335,9 +335,14 @@ class Dispatcher:
         return MessageReader(self.served, rows=self.table, legacy=legacy)
 
     def with_cache_hints(self, result: Any, ttl: float | None, *, is_private: bool = False) -> Any:
-        """The result with how long and by whom it may be cached; the legacy voice leaves these out again."""
-        result.ttl_ms = round((self._cache_ttl if ttl is None else ttl) * 1000)
-        result.cache_scope = "private" if is_private else self._cache_scope
+        """The result with how long and by whom it may be cached; the legacy voice leaves these out again.
+
+        A result from another server has hints already. Its time stays, and a private one stays private.
+        """
+        if result.ttl_ms is None:
+            result.ttl_ms = round((self._cache_ttl if ttl is None else ttl) * 1000)
+        if is_private or result.cache_scope != "private":
+            result.cache_scope = "private" if is_private else self._cache_scope
         return result
 
     def encode_page(self, result: Any, version: str) -> Raw:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from msgspec import Raw
 
 from trimaran import Server, connect
 from trimaran.errors import CallError
-from trimaran.proxy.results import MalformedResult, for_older, is_sound, repair
+from trimaran.proxy.results import MalformedResult, cache_hints, for_older, is_sound, repair
 from trimaran.types import TextContent
 
 from .harbour import ERAS, Era
@@ -128,6 +128,40 @@ async def test_so_does_one_who_reads_a_resource_or_gets_a_prompt(era: Era, metho
         with pytest.raises(CallError, match=f"far sent a malformed result of {method}") as caught:
             await (client.read_resource("odd://one") if method == "resources/read" else client.get_prompt("plan"))
     assert caught.value.data == {"upstream": "far", "kind": "protocol"}
+
+
+@pytest.mark.parametrize(
+    ("far", "scope", "hints"),
+    [
+        ("modern", "private", (60_000, "private")),
+        ("modern", "public", (60_000, "public")),
+        ("legacy", "public", (0, "private")),
+    ],
+)
+@pytest.mark.parametrize("uri", ["log://today", "log://unlisted"])
+async def test_the_target_says_who_may_keep_a_resource_and_for_how_long(
+    far: Era, scope: Literal["private", "public"], hints: tuple[int, str], uri: str
+) -> None:
+    """A private resource of a target used to be public here, so a cache between could give it to everybody."""
+    target = Server("far", version="1", cache_ttl=60, cache_scope=scope)
+
+    class Unlisted:
+        async def read_resource(self, uri: str, ctx: Any) -> str:
+            return "below deck"
+
+    @target.resource("log://today")
+    async def today() -> str:
+        return "calm"
+
+    target.callbacks = Unlisted()
+    async with connect(Server.proxy(target, era=far), era="modern") as client:
+        raw = (await client.read_resource(uri)).raw
+    assert (raw["ttlMs"], raw["cacheScope"]) == hints
+
+
+@pytest.mark.parametrize("ttl", [-1, 2.5, "9", True, None])
+def test_hints_that_say_nothing_keep_a_resource_out_of_caches(ttl: Any) -> None:
+    assert cache_hints({"ttlMs": ttl, "cacheScope": "everybody"}) == (0, "private")
 
 
 def older(result: dict[str, Any], *, wraps: bool = False) -> Any:
