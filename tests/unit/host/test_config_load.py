@@ -346,6 +346,8 @@ c.d = {}
         "server.a.dotted.k e y": 15,
         "server.a.dotted.k e y.z": 15,
         "server.a.list": 16,
+        "server.a.list[0]": 16,
+        "server.a.list[0].q": 17,
         "server.a.list.q": 17,
         "server.b": 18,
         "server.b.c": 19,

@@ -22,10 +22,12 @@ def test_callers_stand_after_the_rule(text: str, rule: str, callers: tuple[str, 
     assert split_callers(text) == (rule, callers)
 
 
-@pytest.mark.parametrize("text", ["mcp__a__b to group:", "mcp__a__b to group:dev,", "mcp__a__b to group:dev, ann"])
-def test_a_caller_that_cannot_be_read_is_an_error(text: str) -> None:
-    with pytest.raises(ConfigError, match="is no caller"):
-        split_callers(text)
+@pytest.mark.parametrize(
+    "callers", ["group:", "group:dev,", "group:dev, ann", "grp:dev", "dev", "dev, user:ann", "https://example.com"]
+)
+def test_a_caller_that_cannot_be_read_is_an_error(callers: str) -> None:
+    with pytest.raises(ConfigError, match="is no caller: write group:NAME"):
+        split_callers(f"mcp__a__b to {callers}")
 
 
 def test_one_of_several_callers_is_enough_and_a_star_stands_for_anything() -> None:

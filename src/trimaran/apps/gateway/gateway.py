@@ -26,7 +26,7 @@ from trimaran.host.config.model import HostConfig, ServerEntry, Source
 from trimaran.host.connect_plan import ConnectPlan, plan_for
 from trimaran.host.environment import Environment, read_environment
 from trimaran.host.names import safe_names
-from trimaran.host.permissions import AuditLog, check, read_config_rules
+from trimaran.host.permissions import AuditLog, Rule, RuleSource, check, read_config_rules
 from trimaran.host.trust.pins import Pins
 from trimaran.proxy.connections import ConnectionBudget
 from trimaran.proxy.server import open_proxy
@@ -350,7 +350,7 @@ class Gateway:
             self._audit.note(event, **fields)
 
     def report_rules(self) -> list[str]:
-        """Log the rules and views that can match nothing, as far as the servers that answer tell, and return them."""
+        """Log the rules, limits and views that can match nothing, as far as the servers that answer tell, and return them."""
         catalog = {
             name: [*served.server.tools.view, *OTHER_SUBJECTS] if served.is_up else None
             for name, served in self.served.items()
@@ -358,6 +358,9 @@ class Gateway:
         safe = {name: served.safe for name, served in self.served.items()}
         problems = [str(problem) for problem in check(self.controls.access.rules, catalog, safe)]
         problems += [problem for view in self.views.values() for problem in view.problems(self.served)]
+        for at, limit in enumerate(self.settings.limit):
+            rule = Rule.of("allow", limit.tools, source=RuleSource("file", f"gateway.limit[{at}]"))
+            problems += map(str, check([rule], catalog, safe))
         problems += self.settings.group_problems()
         for problem in problems:
             log.warning("%s", problem)

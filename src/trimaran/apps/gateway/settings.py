@@ -7,23 +7,26 @@ that was misspelt would be no limit. What the servers and rules say is read by `
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, TypeVar, cast, final
 
 import msgspec
 from msgspec import Struct, field
 
+from trimaran.auth.limits import read_rate
 from trimaran.errors import ConfigError
 from trimaran.host.config.expand import Unexpandable, expand
 from trimaran.host.config.machine import Machine
 from trimaran.host.config.model import HostConfig
 from trimaran.host.permissions.callers import check_callers
+from trimaran.host.permissions.patterns import parse_pattern
 from trimaran.option_names import suggestion
 from trimaran.server.transform_options import read_transforms
 
 T = TypeVar("T")
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 
 
 @final
@@ -138,80 +141,105 @@ def read_settings(config: HostConfig, machine: Machine) -> GatewaySettings:
     """What `[gateway]` says.
 
     Raises:
-        ConfigError: a key is not known, or has a value of the wrong kind.
+        ConfigError: a key is not known, or has a value that cannot be; names the line.
     """
-    where = _where(config)
-    table = _read_table(config.applications.get("gateway", {}), "gateway", where, machine)
-    settings = _convert(table, GatewaySettings, "gateway", where)
+    table = _read_table(config, config.applications.get("gateway", {}), "gateway", machine)
+    settings = _convert(config, table, GatewaySettings, "gateway")
     for name in settings.server:
-        _check_server(name, config, f"{where}: gateway.server")
-    check_callers(settings.admins)
+        _check_server(config, name, f"gateway.server.{name}")
+    _check(config, "gateway.admins", check_callers, settings.admins)
+    for at, limit in enumerate(settings.limit):
+        _check(config, f"gateway.limit[{at}].rate", read_rate, "it", limit.rate)
+        _check(config, f"gateway.limit[{at}].tools", parse_pattern, limit.tools)
+    if settings.rate_limit is not None:
+        for key, rate in (("principal", settings.rate_limit.principal), ("address", settings.rate_limit.address)):
+            if rate is not None:
+                _check(config, f"gateway.rate_limit.{key}", read_rate, "it", rate)
     return settings
-
-
-def _check_server(name: str, config: HostConfig, place: str) -> None:
-    if name not in config.servers and name not in config.failed:
-        known = ", ".join((*config.servers, *config.failed)) or "none"
-        raise ConfigError(f"{place}: there is no server {name!r};{suggestion(name, config.servers)} there are: {known}")
 
 
 def read_views(config: HostConfig, machine: Machine) -> dict[str, ViewSettings]:
     """What `[view.NAME]` says, by name.
 
     Raises:
-        ConfigError: a key is not known, a value is of the wrong kind, or a view names a server that is not there.
+        ConfigError: a key is not known, a value cannot be, or a view names a server that is not there; names the line.
     """
-    where = _where(config)
     views: dict[str, ViewSettings] = {}
-    for name, table in _read_table(config.applications.get("view", {}), "view", where, machine).items():
+    for name, table in _read_table(config, config.applications.get("view", {}), "view", machine).items():
         key = f"view.{name}"
         if not _NAME.fullmatch(name):
-            raise ConfigError(
-                f"{where}: {key}: a view has a name of letters, digits, _ and -, since it is part of a URL"
-            )
-        view = views[name] = _convert(_read_table(table, key, where, machine), ViewSettings, key, where)
-        for server in (*view.servers, *view.transforms):
-            _check_server(server, config, f"{where}: {key}")
+            raise fault(config, key, "a view has a name of letters, digits, _ and -, since it is part of a URL")
+        view = views[name] = _convert(config, _read_table(config, table, key, machine), ViewSettings, key)
+        for server in view.servers:
+            _check_server(config, server, f"{key}.servers")
         for server, tools in view.transforms.items():
-            read_transforms(tools, f"{where}: {key}.transforms.{server}")
-        check_callers(view.to)
+            _check_server(config, server, f"{key}.transforms.{server}")
+            try:
+                read_transforms(tools, f"{key}.transforms.{server}")
+            except ConfigError as error:
+                wrong, _, message = str(error).partition(": ")
+                raise fault(config, wrong, message) from None
+        _check(config, f"{key}.to", check_callers, view.to)
     return views
 
 
-def _where(config: HostConfig) -> str:
-    return config.sources[-1].file if config.sources else "mcp.toml"
+def fault(config: HostConfig, key: str, message: str) -> ConfigError:
+    """What is wrong with a key of `[gateway]` or `[view]`, with the line of the key or of the nearest table around it."""
+    around = key
+    while around and around not in config.application_places:
+        around = around.rpartition("[" if around.endswith("]") else ".")[0]
+    place = config.application_places.get(around) or (config.sources[-1].file if config.sources else "mcp.toml")
+    return ConfigError(f"{place}: {key}: {message}")
 
 
-def _read_table(table: Any, key: str, where: str, machine: Machine) -> dict[str, Any]:
+def _check(config: HostConfig, key: str, read: Callable[..., object], *values: object) -> None:
+    try:
+        read(*values)
+    except ConfigError as error:
+        raise fault(config, key, str(error)) from None
+
+
+def _check_server(config: HostConfig, name: str, key: str) -> None:
+    if name not in config.servers and name not in config.failed:
+        known = ", ".join((*config.servers, *config.failed)) or "none"
+        hint = suggestion(name, config.servers)
+        raise fault(config, key, f"there is no server {name!r};{hint} there are: {known}")
+
+
+def _read_table(config: HostConfig, table: Any, key: str, machine: Machine) -> dict[str, Any]:
     if not isinstance(table, Mapping):
-        raise ConfigError(f"{where}: {key}: a table is expected, [{key}]")
-    return cast("dict[str, Any]", _expand(table, key, where, machine))
+        raise fault(config, key, f"a table is expected, [{key}]")
+    return cast("dict[str, Any]", _expand(config, table, key, machine))
 
 
-def _expand(value: Any, key: str, where: str, machine: Machine) -> Any:
+def _expand(config: HostConfig, value: Any, key: str, machine: Machine) -> Any:
     """The value with its variables filled in, at every depth, in keys too."""
     if isinstance(value, str):
         try:
             return expand(value, machine.variables)
         except Unexpandable as error:
-            raise ConfigError(f"{where}: {key}: {error}") from None
+            raise fault(config, key, str(error)) from None
     if isinstance(value, Mapping):
         table = cast("Mapping[str, Any]", value)
         return {  # a key may be an API key
-            _expand(name, key, where, machine): _expand(item, f"{key}.{name}", where, machine)
+            _expand(config, name, key, machine): _expand(config, item, f"{key}.{name}", machine)
             for name, item in table.items()
         }
     if isinstance(value, list):
         items = cast("list[Any]", value)
-        return [_expand(item, f"{key}[{at}]", where, machine) for at, item in enumerate(items)]
+        return [_expand(config, item, f"{key}[{at}]", machine) for at, item in enumerate(items)]
     return value
 
 
-def _convert(table: Mapping[str, Any], kind: type[T], key: str, where: str) -> T:
+def _convert(config: HostConfig, table: Mapping[str, Any], kind: type[T], key: str) -> T:
     try:
         return msgspec.convert(table, kind)
     except msgspec.ValidationError as error:
         message, _, place = str(error).partition(" - at `$")
-        known = ", ".join(getattr(kind, "__struct_fields__", ()))
-        hint = f"; known here are {known}" if "unknown field" in message and not place.strip("`") else ""
-        raise ConfigError(f"{where}: {key}{place.rstrip('`')}: {message}{hint}") from None
+        key += place.rstrip("`")
+        unknown = _UNKNOWN.fullmatch(message)
+        if unknown is None:
+            raise fault(config, key, message) from None
+        known = getattr(kind, "__struct_fields__", ())
+        hint = "" if place else f";{suggestion(unknown[1], known)} known are {', '.join(known)}"
+        raise fault(config, f"{key}.{unknown[1]}", f"this key is not known{hint}") from None

@@ -103,6 +103,7 @@ def read_config(texts: Sequence[tuple[Source, str]], machine: Machine) -> HostCo
     contexts: list[ContextEntry] = []
     problems: list[Problem] = []
     applications: dict[str, Any] = {}
+    places: dict[str, str] = {}
     for source, text in texts:
         whole = read_toml(text, source.file)
         # Of a translation the lines say nothing.
@@ -114,7 +115,10 @@ def read_config(texts: Sequence[tuple[Source, str]], machine: Machine) -> HostCo
         trust = _trust(whole, source, lines)
         if (context := _context(whole, source, lines, problems)) is not None:
             contexts.insert(0, context)
-        applications |= {key: whole[key] for key in _APPLICATIONS if key in whole}
+        own = {key: whole[key] for key in _APPLICATIONS if key in whole}
+        applications |= own
+        places = {key: place for key, place in places.items() if key.partition(".")[0] not in own}
+        places |= {".".join(path): f"{source.file}:{line}" for path, line in lines.items() if path[0] in own}
         for name, table in _servers(whole, source, lines).items():
             if name in read:
                 replaced[name] = read[name]
@@ -131,6 +135,7 @@ def read_config(texts: Sequence[tuple[Source, str]], machine: Machine) -> HostCo
         contexts=tuple(contexts),
         problems=tuple(problems),
         applications=applications,
+        application_places=places,
     )
 
 

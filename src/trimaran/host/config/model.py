@@ -338,6 +338,8 @@ class HostConfig(Struct, frozen=True, kw_only=True):
     """Problems that belong to no server: unknown keys at the top."""
     applications: Mapping[str, Json] = field(default_factory=dict[str, Json])
     """The tables that applications read by themselves: `gateway` and `view`. Those of the stronger file count."""
+    application_places: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Where their keys stand, by dotted path: `mcp.toml:7`."""
 
     def __repr__(self) -> str:
         return f"<HostConfig: {len(self.servers)} servers, {len(self.failed)} failed>"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import bisect
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, NoReturn, TypeAlias, cast, final
 
@@ -113,18 +114,26 @@ class _Scan:
 
     def _walk(self) -> None:
         at, table = self._skip(0), ()
+        lengths: Counter[Path] = Counter()
+        item: Path | None = None  # the table's place in its list, `("limit[1]",)`
         while at < len(self.text):
             start = self.text.rfind("\n", 0, at) + 1
             if self.text[at] == "[":
-                at += 2 if self.text.startswith("[[", at) else 1
-                table, at = self._keys(at)
+                is_item = self.text.startswith("[[", at)
+                table, at = self._keys(at + (2 if is_item else 1))
                 self._note(table, at)
+                item = (*table[:-1], f"{table[-1]}[{lengths[table]}]") if is_item else None
+                lengths[table] += is_item
+                if item is not None:
+                    self._note(item, at)
                 at = self._line_end(at)
                 self.statements.append(_Statement(table, start, at, True))
             else:
                 keys, at = self._keys(at)
                 path = (*table, *keys)
                 self._note(path, at)
+                if item is not None:
+                    self._note((*item, *keys), at)
                 at = self._line_end(self._value(self._skip_blanks(at + 1), path))
                 self.statements.append(_Statement(path, start, at, False))
             at = self._skip(at)
@@ -189,7 +198,7 @@ class _Scan:
 
 
 def lines_of(text: str) -> dict[Path, int]:
-    """On which line each table and key of a TOML text is first named."""
+    """On which line each table and key of a TOML text is first named; those of `[[limit]]` also as `limit[0]`, `limit[1]`."""
     return _Scan(text).lines
 
 

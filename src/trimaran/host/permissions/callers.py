@@ -21,7 +21,7 @@ from trimaran.errors import ConfigError
 
 KINDS: Final = ("group", "user", "scope")
 # No parenthesis after it: within one, " to " belongs to an argument.
-_TO: Final = re.compile(r"(?P<rule>\S.*?)\s+to\s+(?P<callers>(?:group|user|scope):[^()]*)")
+_TO: Final = re.compile(r"(?P<rule>\S.*?)\s+to\s+(?P<callers>[^()]+)")
 
 
 @final

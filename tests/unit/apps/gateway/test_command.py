@@ -59,5 +59,5 @@ def test_a_configuration_that_cannot_be_used_is_told_on_one_line(tmp_path: Path)
         check=False,
     )
     assert ended.returncode == 2 or ended.returncode == 1
-    assert "gateway: Object contains unknown field `defalt`" in ended.stderr
+    assert "mcp.toml:2: gateway.defalt: this key is not known; did you mean 'default'?" in ended.stderr
     assert "Traceback" not in ended.stderr

@@ -215,6 +215,16 @@ async def test_a_rule_that_can_match_nothing_is_reported_at_load() -> None:
         assert "matches no tool there is" in problems
 
 
+async def test_a_limit_that_can_match_nothing_is_reported_at_load() -> None:
+    """A misspelt limit was no limit, without a word."""
+    limits = "".join(
+        f'[[gateway.limit]]\ntools = "{tools}"\nrate = "9/hour"\n' for tools in ("mcp__boats__*", "mcp__baots__*")
+    )
+    async with gateway_of(child("boats") + limits) as gateway:
+        (problem,) = gateway.report_rules()
+        assert problem.startswith("gateway.limit[1]: the rule matches no tool there is")
+
+
 async def test_a_member_of_a_group_that_is_written_like_a_rule_is_reported_at_load() -> None:
     """Rules for the group matched nobody, without a word."""
     groups = '[gateway.groups]\ndev = ["user:ann", "bob"]\n'

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -123,15 +124,44 @@ async def test_an_endpoint_that_is_not_there_is_a_404_that_names_one_that_is() -
             await soon(connect(url_of(gateway, "/servers/none/mcp")).open())
 
 
-def test_a_key_that_is_not_known_is_named_with_those_that_are() -> None:
-    from trimaran.apps.gateway.settings import read_settings
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            '[gateway]\nstoer = "a"',
+            "mcp.toml:2: gateway.stoer: this key is not known; did you mean 'store'? known are public_url, ",
+        ),
+        ('[[gateway.limit]]\ntools = "mcp__a__b"\nrate = 3', "mcp.toml:3: gateway.limit[0].rate: Expected `str`"),
+        (
+            '[[gateway.limit]]\ntools = "mcp__a__b"\nrate = "1/hour"\n[[gateway.limit]]\ntools = "mcp__a__b"\nrate = "9/minut"',
+            'mcp.toml:6: gateway.limit[1].rate: it must be a rate like "100/minute"',
+        ),
+        ('[[gateway.limit]]\ntools = "a("\nrate = "1/hour"', "mcp.toml:2: gateway.limit[0].tools: "),
+        ('[gateway.rate_limit]\n\naddress = "many"', "mcp.toml:3: gateway.rate_limit.address: it must be a rate"),
+        ('[gateway]\nadmins = ["ann"]', "mcp.toml:2: gateway.admins: 'ann' is no caller"),
+        ('[gateway]\nstore = "${NOWHERE}"', "mcp.toml:2: gateway.store: "),
+        ("[gateway.server.boats]\nmax_connections = 1", "mcp.toml:1: gateway.server.boats: there is no server 'boats'"),
+        (
+            '[view.v]\nservers = []\ntoolz = ["a"]',
+            "mcp.toml:3: view.v.toolz: this key is not known; did you mean 'tools'?",
+        ),
+        ('[view.v]\nservers = ["none"]', "mcp.toml:2: view.v.servers: there is no server 'none'"),
+        ('[view.v]\nservers = []\nto = ["dev"]', "mcp.toml:3: view.v.to: 'dev' is no caller"),
+        (
+            '[server.a]\ncommand = "a"\n[view.v]\nservers = ["a"]\n[view.v.transforms.a.b]\nnmae = "c"',
+            "mcp.toml:6: view.v.transforms.a.b.nmae: this key is not known; did you mean 'name'?",
+        ),
+        ("[view.'a b']\nservers = []", "mcp.toml:1: view.a b: a view has a name of letters"),
+    ],
+)
+def test_a_mistake_in_the_configuration_is_named_with_its_line(text: str, message: str) -> None:
+    from trimaran.apps.gateway.settings import read_settings, read_views
 
     from .conftest import machine, read
 
-    with pytest.raises(ConfigError, match=r"mcp.toml: gateway: .*`stoer`.*known here are public_url, store"):
-        read_settings(read('[gateway]\nstoer = "redis://localhost"'), machine())
-    with pytest.raises(ConfigError, match=r"gateway.limit\[0\].rate: Expected `str`"):
-        read_settings(read('[[gateway.limit]]\ntools = "mcp__a__b"\nrate = 3'), machine())
+    with pytest.raises(ConfigError, match=f"^{re.escape(message)}"):
+        read_settings(read(text), machine())
+        read_views(read(text), machine())
 
 
 def test_a_public_address_needs_to_know_who_may_call() -> None:

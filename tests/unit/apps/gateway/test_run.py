@@ -88,7 +88,7 @@ async def test_rules_keys_and_limits_change_while_sessions_go_on() -> None:
     [
         ('[gateway]\nstore = "redis://localhost"\n', "gateway.store has changed, which needs a new process"),
         (KEYS, "gateway.auth has changed"),
-        ("[gateway]\nnonsense = 1\n", "unknown field `nonsense`"),
+        ("[gateway]\nnonsense = 1\n", "gateway.nonsense: this key is not known"),
         ('[permissions]\nallow = ["("]\n', "permissions"),
         ('[view.a]\nservers = ["none"]\n', "there is no server 'none'"),
     ],

@@ -111,7 +111,7 @@ async def test_the_tables_of_a_server_say_how_every_endpoint_shows_it() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('[view.a]\nservers = ["baots"]', r"view.a: there is no server 'baots'; did you mean .*boats"),
+        ('[view.a]\nservers = ["baots"]', r"view.a.servers: there is no server 'baots'; did you mean .*boats"),
         ("[view.a]\n", r"view.a: Object missing required field `servers`"),
         ('[view."a b"]\nservers = []', "a view has a name of letters"),
         ('[view.a]\nservers = ["boats"]\nto = ["ann"]', "'ann' is no caller"),
