@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -54,11 +55,13 @@ def test_a_recording_becomes_a_mock_server_and_a_test_file_that_passes(
         card.get_by_role("button", name="pytest file").click()
     file = tmp_path / "test_first.py"
     tests.value.save_as(file)
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(file)],
-        cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, timeout=90, check=False,
-    )  # fmt: skip
-    assert run.returncode == 0, run.stdout + run.stderr
+    mock = {"MCP_TARGET": shlex.join([sys.executable, "-m", "trimaran", "serve", str(recording)])}
+    for elsewhere in ({}, mock):
+        run = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(file)],
+            cwd=tmp_path, env={**environment(tmp_path), **elsewhere}, capture_output=True, text=True, timeout=90, check=False,
+        )  # fmt: skip
+        assert run.returncode == 0, f"{elsewhere}: {run.stdout}{run.stderr}"
     card.get_by_role("button", name="Mock server").click()
     expect(page.locator("main .badge", has_text="connected").first).to_be_visible()
     page.locator(".nav-link", has_text="Tools").click()

@@ -31,6 +31,8 @@ def copy_message(inspector: Inspector, row: MessageRow, form: str) -> str:
         exchange = inspector.log.exchanges.get(row.exchange or "")
         if row.direction != "out" or exchange is None:
             raise BadRequest("only a message that was sent over HTTP can be a curl command", status=422)
+        if row.kind == "request" and exchange.row.status == _ACCEPTED:
+            raise BadRequest(_ANSWERED_ELSEWHERE, status=422)
         return _curl_of(exchange, text)
     if row.direction != "out" or row.kind != "request":
         raise BadRequest("only a request of the client can be a program", status=422)
@@ -44,6 +46,11 @@ def copy_message(inspector: Inspector, row: MessageRow, form: str) -> str:
 
 
 _SESSION: Final = "mcp-session-id"
+_ACCEPTED: Final = 202
+_ANSWERED_ELSEWHERE: Final = (
+    "on HTTP+SSE the answer comes over a stream that belongs to the session, so one curl command cannot show it: copy it "
+    "as Python"
+)
 
 
 def _curl_of(exchange: TracedExchange, body: str) -> str:

@@ -11,13 +11,21 @@ from .recording import RecordedCall, RecordedServer, RecordedSession
 
 _HEAD: Final = '''"""{name}: made by `trimaran inspect` of a recorded session.
 
-Run it against the recorded target, or another: {variable}=http://127.0.0.1:9090/mcp pytest {file}
+Run it against the recorded target, or against another, which may be a URL, a script or a command:
+{variable}="trimaran serve recording.json" pytest {file}
 """
 
 import asyncio
 import os
+import shlex
 
 from trimaran import connect
+
+
+def target(variable, recorded):
+    chosen = os.environ.get(variable, "")
+    return shlex.split(chosen) if " " in chosen else chosen or recorded
+
 
 {targets}
 '''
@@ -57,7 +65,7 @@ def _suffixes(servers: list[RecordedServer]) -> list[str]:
 def _target(server: RecordedServer, suffix: str) -> str:
     target = server.target or server.name
     value = repr(target) if "://" in target else python_of(_words(target))
-    return f'TARGET{suffix} = os.environ.get("MCP_TARGET{suffix}") or {value}'
+    return f'TARGET{suffix} = target("MCP_TARGET{suffix}", {value})'
 
 
 def _words(command: str) -> list[str]:

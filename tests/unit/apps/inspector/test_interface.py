@@ -227,6 +227,18 @@ async def test_a_copied_curl_command_runs(era: str, tmp_path: Path) -> None:
         assert b'"text":"42"' in said, said
 
 
+async def test_a_request_that_is_answered_over_another_stream_is_no_curl_command() -> None:
+    async with open_bench() as bench, HttpServer(boats(), port=0, sse_path="/sse") as http:
+        server = await bench.add(http.url.replace("/mcp", "/sse"))
+        call = await bench.tool(server.id, "add", {"a": 40, "b": 2})
+        assert call["state"] == "ok"
+        status, _, refusal = await bench.raw("GET", f"/api/calls/{call['id']}/copy?as=curl")
+        assert status == 422
+        assert "copy it as Python" in refusal
+        _, _, program = await bench.raw("GET", f"/api/calls/{call['id']}/copy?as=python")
+        assert "/sse" in program
+
+
 async def test_a_prompt_is_not_asked_for_without_what_it_requires() -> None:
     async with open_bench() as bench:
         server = await bench.add(boats())

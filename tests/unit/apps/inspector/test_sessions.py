@@ -178,8 +178,9 @@ def test_tests_cover_every_server_that_was_called() -> None:
     calls = [RecordedCall(server=id, kind="tool", name="add", state="ok", result={"content": []}) for id in "aab"]
     text = write_tests(RecordedSession(name="two ports", servers=servers, calls=calls))
     functions = [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
-    assert [function.name for function in functions] == ["test_add_boats_1", "test_add_boats_1_2", "test_add_boats_2"]
-    assert "TARGET_BOATS_1 = os.environ.get(\"MCP_TARGET_BOATS_1\") or 'http://127.0.0.1:9/mcp'" in text
+    names = [function.name for function in functions if function.name.startswith("test_")]
+    assert names == ["test_add_boats_1", "test_add_boats_1_2", "test_add_boats_2"]
+    assert "TARGET_BOATS_1 = target(\"MCP_TARGET_BOATS_1\", 'http://127.0.0.1:9/mcp')" in text
     assert "['sh', '-c', 'exec boats --all']" in text
     assert "quiet" not in text
 
