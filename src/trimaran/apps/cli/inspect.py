@@ -257,5 +257,5 @@ async def _serve(
 
             if os.environ.get("SSH_CONNECTION"):
                 click.echo(_FROM_AFAR.format(port=site.port), err=True)
-            open_in_browser(site.link)
+            open_in_browser(site.opening_link)
         await stopping.wait()

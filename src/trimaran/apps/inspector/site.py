@@ -65,7 +65,8 @@ _NO_SESSION: Final = (
 _SESSION_TAG: Final = "trimaran-session"
 _NO_ENTRY: Final = (
     "<!doctype html><meta charset=utf-8><title>trimaran inspect</title><h1>This link was used</h1><p>The link that "
-    "<code>trimaran inspect</code> prints works once, in one browser. Start the command again for a new one.</p>"
+    "<code>trimaran inspect</code> opens or prints works once, in one browser. If you have not used it, open the one in your "
+    "terminal; else start the command again for a new one.</p>"
 )
 RawReply = tuple[int, bytes, dict[str, str]]
 
@@ -114,6 +115,11 @@ class Site:
     def link(self) -> str:
         """Where to point a browser, with the token that works once."""
         return f"{self.url}?token={self._inspector.access.token}"
+
+    @property
+    def opening_link(self) -> str:
+        """The link for a browser that this program starts. Other users of the machine can read it; see `access.py`."""
+        return f"{self.url}?token={self._inspector.access.opening_token}"
 
     @property
     def has_page(self) -> bool:
