@@ -10,7 +10,7 @@ import pytest
 
 from trimaran import Server, connect
 from trimaran.apps.cli import main
-from trimaran.apps.cli.migrate.rewrite import migrate_source
+from trimaran.apps.cli.migrate.rewrite import migrate_program, migrate_source
 
 SDK = """
 from mcp.server.fastmcp import Context, FastMCP
@@ -325,7 +325,7 @@ def test_a_second_run_changes_nothing(source: str) -> None:
 
 def test_other_programs_are_left_alone() -> None:
     source = "import mcp_tools\nfrom .fastmcp import FastMCP\nmcp = FastMCP('x')\nmcp.run(transport='sse')\n"
-    assert migrate_source(source) == (source, [])
+    assert migrate_source(source)[:2] == (source, [])
 
 
 def test_the_command_shows_a_diff_and_writes_only_when_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -373,3 +373,60 @@ def test_without_libcst_the_message_says_what_to_install(
     file.write_text(SDK)
     assert main(["migrate", str(file)]) == 2
     assert 'pip install "trimaran[migrate]"' in capsys.readouterr().err
+
+
+LOW_LEVEL = """
+from mcp.server.lowlevel import Server
+
+from .tools import TOOLS
+
+app = Server("app")
+"""
+TYPES_ALONE = """
+import mcp.types as types
+
+TOOLS = [types.Tool(name="a", inputSchema={"type": "object"})]
+"""
+
+
+def test_the_types_of_a_program_stay_when_its_low_level_server_stays() -> None:
+    program = migrate_program({"server.py": LOW_LEVEL, "tools.py": TYPES_ALONE, "other.py": "x = 1\n"})
+    assert program["tools.py"].code == TYPES_ALONE
+    assert "server.py" in program["tools.py"].left[0].text
+    assert program["other.py"].left == []
+
+
+def test_the_types_of_a_program_become_ours_when_one_of_its_servers_does() -> None:
+    serves = "from mcp.server import FastMCP\n\nmcp = FastMCP('a')\n"
+    program = migrate_program({"low.py": LOW_LEVEL, "tools.py": TYPES_ALONE, "server.py": serves})
+    assert "input_schema" in program["tools.py"].code
+    assert "from trimaran import Server" in program["server.py"].code
+
+
+def test_content_that_comes_through_another_module_of_theirs_becomes_ours() -> None:
+    source = "from fastmcp.tools.tool import TextContent, ToolResult\n\nx = ToolResult(content=[TextContent(type='text', text='a')])\n"
+    migration = migrate_source(source)
+    assert "from trimaran.types import CallToolResult, TextContent" in migration.code
+    assert "TextContent(text='a')" in migration.code
+    assert migration.left == []
+
+
+def test_a_folder_is_the_python_files_in_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    package = tmp_path / "package"
+    for folder in ("inner", ".venv"):
+        (package / folder).mkdir(parents=True)
+        (package / folder / "server.py").write_text("from fastmcp import FastMCP\n\nmcp = FastMCP('a')\n")
+    assert main(["migrate", "--write", str(package)]) == 0
+    assert "trimaran" in (package / "inner" / "server.py").read_text()
+    assert "trimaran" not in (package / ".venv" / "server.py").read_text()
+    capsys.readouterr()
+
+
+def test_nothing_is_written_when_a_file_of_the_program_is_no_python(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.py").write_text("from fastmcp import FastMCP\n")
+    (tmp_path / "b.py").write_text("def (:\n")
+    assert main(["migrate", "--write", str(tmp_path / "a.py"), str(tmp_path / "b.py")]) == 2
+    assert (tmp_path / "a.py").read_text() == "from fastmcp import FastMCP\n"
+    assert "b.py cannot be read as Python" in capsys.readouterr().err

@@ -15,7 +15,7 @@ _OLD: Final = ("mcp.server.fastmcp", "mcp.server.fastmcp.server")
 _NEW: Final = ("mcp.server", "mcp.server.mcpserver", "mcp.server.mcpserver.server")
 
 SERVERS: Final = frozenset(
-    [f"{home}.FastMCP" for home in (*_FAST, *_OLD)] + [f"{home}.MCPServer" for home in (*_NEW, "mcp")]
+    [f"{home}.FastMCP" for home in (*_FAST, *_OLD, "mcp.server")] + [f"{home}.MCPServer" for home in (*_NEW, "mcp")]
 )
 """The classes that `Server` takes the place of."""
 
@@ -132,6 +132,13 @@ _TYPES: Final = frozenset(
     ]
 )
 _TYPE_HOMES: Final = ("mcp.types", "mcp_types", "mcp")
+# Their modules import these for themselves, and programs take them from there.
+_BORROWED: Final = frozenset(name for name in _TYPES if name.endswith("Content")) | {
+    "Annotations",
+    "ContentBlock",
+    "Icon",
+    "ToolAnnotations",
+}
 
 # Where a call, a return annotation or a value stands for another thing, `rewrite.py` looks closer.
 _BOTH_WAYS: Final = {
@@ -144,9 +151,8 @@ _BOTH_WAYS: Final = {
 
 def replacement(name: str, *, is_annotation: bool = False) -> tuple[str, str] | None:
     """Our module and name for a full name of theirs; None if there is none."""
-    home, _, last = name.rpartition(".")
-    if home in _TYPE_HOMES and last in _TYPES:
-        return "trimaran.types", last
+    if is_type(name):
+        return "trimaran.types", name.rpartition(".")[2]
     ours = RENAMED.get(name)
     if ours is not None and is_annotation and ours[1] in _BOTH_WAYS:
         return "trimaran.types", _BOTH_WAYS[ours[1]]
@@ -160,7 +166,7 @@ def is_foreign(name: str) -> bool:
 
 def is_type(name: str) -> bool:
     home, _, last = name.rpartition(".")
-    return home in _TYPE_HOMES and last in _TYPES
+    return (home in _TYPE_HOMES and last in _TYPES) or (is_foreign(name) and last in _BORROWED)
 
 
 # Notes for the person, by the beginning of the full name: the first match counts.
@@ -178,18 +184,27 @@ _LEFT: Final = (
     ("mcp.server.Server", "the low-level server: use @server.tool, or Server(callbacks=...)"),
     ("mcp.server.stdio", "the low-level server: server.run() serves stdio"),
     ("mcp.server.models", "the low-level server: server.run() needs no InitializationOptions"),
+    ("mcp.server.InitializationOptions", "the low-level server: server.run() needs no InitializationOptions"),
+    ("mcp.server.NotificationOptions", "the low-level server: server.notify works without options"),
+    ("mcp.server.ServerRequestContext", "the low-level server: take `ctx: Context` as a parameter"),
     ("mcp.server.transport_security", "use allowed_hosts= and allowed_origins= of server.run or server.asgi"),
     ("mcp.server.context", "middleware: write a function and declare it with @server.middleware"),
     ("mcp.server.streamable_http", 'the transport: server.run("http") or server.asgi()'),
+    ("mcp.server.streamable_http_manager", 'the transport: server.run("http") or server.asgi()'),
+    ("fastmcp.server.http", 'the transport: server.run("http") or server.asgi()'),
     ("mcp.server.sse", 'the transport: server.run("http", sse_path="/sse")'),
     ("mcp.shared.memory", "tests: use trimaran.connect(server)"),
     ("mcp.shared.exceptions", "raise trimaran.ProtocolError or ToolError; a client catches trimaran.errors.CallError"),
     ("mcp.McpError", "raise trimaran.ProtocolError or ToolError; a client catches trimaran.errors.CallError"),
+    ("mcp.types.ErrorData", "raise trimaran.ProtocolError(code, message, data)"),
+    ("mcp_types.ErrorData", "raise trimaran.ProtocolError(code, message, data)"),
+    ("fastmcp.settings", "pass host=, port= and path= to run"),
     ("fastmcp.exceptions", "raise trimaran.ProtocolError.invalid_params(...), or ToolError in a tool"),
     ("mcp.types.CompletionContext", "the function of @server.completion takes what it needs by name"),
     ("mcp.server.elicitation", "look at answer.action instead of the class"),
     ("fastmcp.server.elicitation", "look at answer.action instead of the class"),
     ("fastmcp.tools", "build tools from functions: server.add_tool(fn, ...)"),
+    ("fastmcp.prompts", "build prompts from functions: server.add_prompt(fn, ...)"),
     ("fastmcp.resources", "build resources from functions: server.add_resource(uri, fn, ...)"),
     ("fastmcp.server.dependencies.get_http_headers", "take `ctx: Context` as a parameter; ctx.header(name)"),
     ("fastmcp.server.dependencies.get_http_request", "take `ctx: Context` as a parameter; ctx.header(name)"),
@@ -332,7 +347,8 @@ PRIVATE_ATTRIBUTES: Final[Mapping[str, str]] = {
         "private; use the server's methods: list_tools, add_tool, remove_tool, and so on",
     ),
     **dict.fromkeys(
-        ("_mcp_server", "_lowlevel_server"), "private; there is no server beneath, server.middleware sees every call"
+        ("_mcp_server", "_lowlevel_server"),
+        "private; there is no server beneath: pass version= to Server, and server.middleware sees every call",
     ),
 }
 """Attributes of their servers that programs reach into all the same."""

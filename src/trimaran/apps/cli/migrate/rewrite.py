@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast, final
 
 import libcst as cst
@@ -61,6 +61,7 @@ _CONTENT: Final = frozenset(
         "PromptReference",
     ]
 )
+_TYPE_MODULES: Final = ("mcp.types", "mcp_types")
 # A program that uses one of these stays as it is: its types belong to that server or session.
 _WHOLE: Final = ("mcp.server.lowlevel", "mcp.server.Server", "mcp.ClientSession", "mcp.client", "mcp.server.context")
 _Import = tuple[str, str, str | None]
@@ -75,14 +76,47 @@ class Leftover(NamedTuple):
 
 
 class Migration(NamedTuple):
-    """A program after the rewrite."""
+    """A file after the rewrite."""
 
     code: str
     left: list[Leftover]
+    has_server: bool = False
+    """Whether it speaks of a server that is ours now."""
+    is_kept: bool = False
+    """Whether it stays as it is: it has a low-level server or a session of theirs."""
+
+
+class NotPython(Exception):
+    """A file of the program cannot be read as Python."""
 
 
 class TooNested(Exception):
     """The source nests deeper than anybody reads."""
+
+
+def migrate_program(sources: Mapping[str, str]) -> dict[str, Migration]:
+    """Rewrite the files of one program, by their names.
+
+    Where their low-level server or session stays, and nothing becomes a server of ours, the other files stay too:
+    their types go to that server.
+
+    Raises:
+        NotPython: one of them cannot be read.
+    """
+    migrations: dict[str, Migration] = {}
+    for name, source in sources.items():
+        try:
+            migrations[name] = migrate_source(source)
+        except (cst.ParserSyntaxError, TooNested) as error:
+            raise NotPython(f"{name} cannot be read as Python: {str(error).splitlines()[0]}") from None
+    kept = next((name for name, migration in migrations.items() if migration.is_kept), None)
+    if kept is None or any(migration.has_server for migration in migrations.values()):
+        return migrations
+    reason = Leftover(1, f"it stays as it is, because its types go to what stays in {kept}")
+    return {
+        name: migration if migration.code == sources[name] else Migration(sources[name], [reason])
+        for name, migration in migrations.items()
+    }
 
 
 def migrate_source(source: str) -> Migration:
@@ -105,9 +139,10 @@ def migrate_source(source: str) -> Migration:
     module = wrapper.visit(rewrite)
     if any(name.startswith(_WHOLE) for name in rewrite.kept_names):
         # Half of such a program would speak to a server of theirs, and half to one of ours.
-        return Migration(source, sorted(set(rewrite.left)))
+        return Migration(source, sorted(set(rewrite.left)), is_kept=True)
     module = module.visit(_Imports(rewrite.needed, rewrite.kept_names))
-    return Migration(module.code, sorted(set(rewrite.left)))
+    has_server = any(name == "Server" for _, name, _ in rewrite.needed)
+    return Migration(module.code, sorted(set(rewrite.left)), has_server)
 
 
 def _is_too_nested(source: str) -> bool:
@@ -216,7 +251,7 @@ class _Survey(_Named, cst.CSTVisitor):
 
     def visit_Attribute(self, node: cst.Attribute) -> None:
         home, _, _ = (full := self.full_name(node) or "").rpartition(".")
-        self.keeps_types |= home in ("mcp.types", "mcp_types") and not is_type(full)
+        self.keeps_types |= home in _TYPE_MODULES and not is_type(full)
 
     def visit_Param(self, node: cst.Param) -> None:
         names = self.in_annotation(node.annotation)
@@ -309,7 +344,7 @@ class _Rewrite(_Named, cst.CSTTransformer):
         full = self.full_name(node)
         if full is None:
             return None
-        if full in ("mcp.types", "mcp_types"):
+        if full in _TYPE_MODULES:
             ours: tuple[str, str] | None = ("trimaran", "types")
         else:
             ours = replacement(full, is_annotation=self._annotations > 0)
@@ -329,13 +364,13 @@ class _Rewrite(_Named, cst.CSTTransformer):
 
     def visit_Attribute(self, node: cst.Attribute) -> bool:
         full = self.full_name(node)
-        if full is None or full in ("mcp.types", "mcp_types"):
+        if full is None or full in _TYPE_MODULES:
             return full is None
         return self._keeps_module(full)
 
     def _keeps_module(self, full: str) -> bool:
         """`types.TextContent` stays as it is, and `types` becomes ours; unless something else of `types` stays theirs."""
-        return is_type(full) and full.rpartition(".")[0] != "mcp" and not self._survey.keeps_types
+        return is_type(full) and full.rpartition(".")[0] in _TYPE_MODULES and not self._survey.keeps_types
 
     def leave_Attribute(self, original_node: cst.Attribute, updated_node: cst.Attribute) -> cst.BaseExpression:
         full = self.full_name(original_node)
