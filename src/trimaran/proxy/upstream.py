@@ -543,7 +543,9 @@ class Upstream:
 
     async def read_undeclared(self, uri: str, ctx: Context) -> Any:
         """Read what the target does not list: tools may return links to such resources. Not by a template that is withheld."""
-        client = self._client
+        client, resources = self._client, self._server.resources
+        if client is None and not self.is_personal and (resources or self._server.templates or not resources.is_known):
+            raise self.failure()
         if client is None or "resources" not in client.server_capabilities:
             return None
         if any(entry.template.match(uri) is not None for entry in self._withheld):

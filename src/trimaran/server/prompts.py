@@ -240,7 +240,7 @@ class Prompts:
             if callbacks is not None and hasattr(callbacks, "get_prompt"):
                 value = await call_any(callbacks.get_prompt, name, arguments, Context(call, server))
                 return prompt_result(value, None)
-            server.prompts.check_known()
+            server.prompts.check_known(name)
             raise ProtocolError.invalid_params(f"unknown prompt: {name[:200]!r}", {"name": name[:200]})
         if entry.scopes:
             require_scopes(call, entry.scopes)

@@ -67,11 +67,13 @@ class EncodedPage(Generic[E]):
 class _Adapter(Generic[E]):
     """An adapt function that is called once per entry, as long as the entry is there."""
 
-    __slots__ = ("_adapt", "_known", "source")
+    __slots__ = ("_adapt", "_known", "prefix", "source")
 
-    def __init__(self, adapt: Adapt[E], source: Registry[E]) -> None:
+    def __init__(self, adapt: Adapt[E], source: Registry[E], prefix: str = "") -> None:
         self.source = source
         """Where its entries come from: a mounted registry, or the one that adapts its own."""
+        self.prefix = prefix
+        """All keys begin with it."""
         self._adapt = adapt
         self._known: dict[E, E | str | None] = {}
 
@@ -177,25 +179,35 @@ class Registry(Generic[E]):
         """
         self._awaited = why
 
-    def check_known(self) -> None:
-        """Raise if the entries are not known yet, and there is nothing else to show."""
+    def check_known(self, key: str | None = None) -> None:
+        """Raise if the entries are not known yet, and there is nothing else to show.
+
+        With a key: also if it begins as those of a mounted registry do that is not known yet.
+        """
         if self._awaited is not None and not self.view:
             raise self._awaited()
+        unknown = [mount for mount in self._mounts if not mount.source.is_known]
+        if key is not None:
+            for mount in unknown:
+                if key.startswith(mount.prefix):
+                    mount.source.check_known(key.removeprefix(mount.prefix))
+        elif unknown and len(unknown) == len(self._mounts) and not self.view:
+            unknown[0].source.check_known()
 
     @property
     def is_known(self) -> bool:
         """Has everything arrived, here and in all that is mounted here, so that a name that is missing is wrong?"""
         return self._awaited is None and all(mount.source.is_known for mount in self._mounts)
 
-    def mount(self, other: Registry[E], adapt: Adapt[E]) -> None:
-        """Show the entries of another registry too, as `adapt` makes them.
+    def mount(self, other: Registry[E], adapt: Adapt[E], prefix: str = "") -> None:
+        """Show the entries of another registry too, as `adapt` makes them; `prefix` begins the keys of all of them.
 
         Raises:
             DeclarationError: two entries would have one name, or `adapt` refuses an entry. Nothing is mounted then.
         """
         with self._lock:
             self._settle()
-            self._mounts.append(_Adapter(adapt, other))
+            self._mounts.append(_Adapter(adapt, other, prefix))
             self._refuse_faults(self._mounts.pop)
         other.watch(self._changed)
         self._changed()

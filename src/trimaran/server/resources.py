@@ -233,6 +233,7 @@ class Resources:
             return server.runtime.dispatcher.with_cache_hints(
                 read_result(value, uri, None), None, is_private=call.principal is not None
             )
+        failure: ProtocolError = ResourceMissing(uri)
         for owner in (server, *server.runtime.mounted):
             if owner.runtime.read_undeclared is None:
                 continue
@@ -240,9 +241,12 @@ class Resources:
                 value = await owner.runtime.read_undeclared(uri, Context(call, server, uri=uri))
             except ResourceMissing:
                 continue
+            except ProtocolError as error:  # the next one may have it
+                failure = error if isinstance(failure, ResourceMissing) else failure
+                continue
             if value is not None:
                 return server.runtime.dispatcher.with_cache_hints(value, None, is_private=call.principal is not None)
-        raise ResourceMissing(uri)
+        raise failure
 
     def may_watch(self, uri: str, principal: Any) -> bool:
         """May this caller hear that the resource has changed? Asked when it has, since who may see it can change too."""

@@ -419,13 +419,13 @@ class Server:
             other.tools, rename, include=include, exclude=exclude, read_only=read_only, transforms=transforms or {}
         )
         self.prompts.check_mount(other.prompts, rename_prompt)
-        self.tools.mount(other.tools, adapt)
+        self.tools.mount(other.tools, adapt, rename(""))
         self.runtime.mounted.append(other)
         self.runtime.dispatcher.fold()  # its middleware, and a lifespan that the first call may have to wait for
         other.runtime.dispatcher.on_fold.append(self.runtime.dispatcher.fold)
         other.tools.watch(self.runtime.refresh_tasks)
         self.runtime.refresh_tasks()
-        self.prompts.mount(other.prompts, rename_prompt)
+        self.prompts.mount(other.prompts, rename_prompt, rename(""))
         with self.runtime.changes.collected():
             self.resources.mount(other.resources, same)
             self.templates.mount(other.templates, same)

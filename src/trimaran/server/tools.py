@@ -484,7 +484,7 @@ class Tools:
         callbacks = self._server.callbacks
         name = call.params.name
         if callbacks is None or not hasattr(callbacks, "call_tool"):
-            self._server.tools.check_known()
+            self._server.tools.check_known(name)
             raise ProtocolError.invalid_params(f"unknown tool: {name[:200]!r}", {"name": name[:200]})
         exchange = call.exchange
         exchange.voice.open_rounds(exchange)

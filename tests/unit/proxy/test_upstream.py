@@ -18,7 +18,15 @@ from tests.support.until import soon, until
 from trimaran import Context, Server, connect
 from trimaran.auth import Bearer
 from trimaran.client.connection import Connection
-from trimaran.errors import CallError, ConfigError, ConnectionLost, DeclarationError, Error, Unauthorized
+from trimaran.errors import (
+    CallError,
+    ConfigError,
+    ConnectionLost,
+    DeclarationError,
+    Error,
+    ProtocolError,
+    Unauthorized,
+)
 from trimaran.proxy.definitions import tool_entries
 from trimaran.proxy.server import open_proxy
 from trimaran.serve import HttpServer
@@ -195,13 +203,60 @@ async def test_a_target_that_was_never_there_is_an_error_and_no_empty_list_and_i
     port = find_port()
     async with connect(Server.proxy(f"http://127.0.0.1:{port}/mcp", start_timeout=0.2, name="far"), era=era) as client:
         asked = (client.list_tools, client.list_prompts, client.list_resources, client.list_resource_templates)
-        for ask in (*asked, lambda: client.call_tool("add", {"a": 1, "b": 2}), lambda: client.get_prompt("any")):
+        calls = (
+            lambda: client.call_tool("add", {"a": 1, "b": 2}),
+            lambda: client.get_prompt("any"),
+            lambda: client.read_resource("any://one"),
+        )
+        for ask in (*asked, *calls):
             with pytest.raises(CallError, match="far cannot be reached") as away:
                 await soon(ask())
             assert away.value.data == {"upstream": "far", "kind": "unreachable"}
         async with client.listen(tools=True) as changes, HttpServer(Harbour().server, port=port):
             await soon(anext(aiter(changes)))
             assert "add" in [tool.name for tool in await client.list_tools_all(fresh=True)]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_mounted_target_that_was_never_there_is_an_error_for_what_may_be_its_own(era: Era) -> None:
+    """Its tools were unknown, and a server with nothing else showed empty lists in silence."""
+    outer = Server("outer", version="1")
+    for name in ("far", "farther"):
+        outer.mount(f"http://127.0.0.1:{find_port()}/mcp", name, start_timeout=0.2, name=name)
+    async with connect(outer, era=era) as client:
+        for ask in (client.list_tools, client.list_prompts, client.list_resources, client.list_resource_templates):
+            with pytest.raises(CallError, match="far cannot be reached"):
+                await soon(ask())
+    outer.add_tool(lambda: "here", name="own")
+    outer.add_prompt(lambda: "here", name="mine")
+    async with connect(outer, era=era) as client:
+        assert [tool.name for tool in await client.list_tools()] == ["own"]
+        for ask, prefix in ((client.call_tool, "far_"), (client.get_prompt, "farther_")):
+            with pytest.raises(CallError) as away:
+                await soon(ask(f"{prefix}any"))
+            assert away.value.data == {"upstream": prefix.rstrip("_"), "kind": "unreachable"}
+            with pytest.raises(ProtocolError, match="unknown"):
+                await soon(ask("other_any"))
+
+
+async def test_a_mounted_server_that_fails_to_read_a_resource_does_not_stand_before_the_next_one() -> None:
+    class Grumpy:
+        async def read_resource(self, uri: str, ctx: object) -> str:
+            raise ProtocolError(0, f"Unknown resource: {uri}")  # as the official SDK had it for long
+
+    class Helpful:
+        async def read_resource(self, uri: str, ctx: object) -> str | None:
+            return "below deck" if uri == "hold://one" else None
+
+    outer = Server("outer", version="1")
+    outer.mount(f"http://127.0.0.1:{find_port()}/mcp", "far", start_timeout=0.2, name="far")
+    for callbacks in (Grumpy(), Helpful()):
+        target = Server("target", version="1", callbacks=callbacks)
+        outer.mount(Server.proxy(target))
+    async with connect(outer) as client:
+        assert (await soon(client.read_resource("hold://one"))).text == "below deck"
+        with pytest.raises(CallError, match="far cannot be reached"):
+            await soon(client.read_resource("hold://other"))
 
 
 @pytest.mark.parametrize("era", ERAS)

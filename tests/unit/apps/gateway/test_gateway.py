@@ -95,6 +95,10 @@ async def test_a_server_that_cannot_be_reached_at_start_costs_its_own_tools_only
             assert (await client.call_tool("boats_sail", {"boat": "Ida"})).data == "Ida sails"
             names = {tool.name for tool in await client.list_tools_all()}
             assert all(name.startswith("boats_") for name in names)
+            for server in ("gone", "typo"):
+                with pytest.raises(CallError) as away:
+                    await client.call_tool(f"{server}_sail")
+                assert away.value.data == {"upstream": server, "kind": "unreachable"}
         async with connect(url_of(gateway, "/servers/gone/mcp")) as client:
             assert client.server_info is not None
             assert client.server_info.name == "gone"
