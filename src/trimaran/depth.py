@@ -1,7 +1,7 @@
 """How deep JSON may nest, and the check of that before anything parses it.
 
 An interpreter has a limit of its own: 1,000 levels on Python 3.11, 1,500 on 3.12 and 10,000 on 3.13, less the frames that
-are on the stack already. What one worker reads another one would refuse, and code that walks a value recursively gives
+are on the stack already. One worker would refuse what another one reads, and code that walks a value recursively gives
 up earlier than the parser. So the library has one limit, for every door and on every version.
 
 The check costs two `bytes.count`: JSON with no more than `MAX_DEPTH` opening brackets cannot be deeper. Only beyond that

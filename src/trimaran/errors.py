@@ -112,7 +112,7 @@ _STATUS: Final = {
 }
 
 
-# What kind of failure a step of getting credentials is, by a word in its name; any other is the flow's.
+# The kind of failure of a step of getting credentials, by a word in its name; any other is the flow's.
 _OAUTH_STEPS: Final = {
     "metadata": "oauth_discovery",
     "registration": "oauth_registration",
@@ -124,7 +124,7 @@ class Error(Exception):
     """The root of every exception Trimaran raises."""
 
     kind: str = "error"
-    """What went wrong, in one word for programs (R280). Messages may change, kinds do not."""
+    """The failure in one word, for programs (R280). Messages may change, kinds do not."""
 
 
 class ProtocolError(Error):
@@ -272,7 +272,7 @@ class ToolError(Error):
 
 
 class DeclarationError(Error):
-    """What was declared cannot work; the message says what to write instead."""
+    """A declaration that cannot work; the message says what to write instead."""
 
     kind = "declaration"
 

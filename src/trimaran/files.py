@@ -1,6 +1,6 @@
 """Read a file that somebody else may have written: whole, within a limit, and without waiting for it.
 
-What stands where a file is expected may be anything: `/dev/zero`, which never ends; a pipe, which waits for a writer; a
+In the place of a file there may be anything: `/dev/zero`, which never ends; a pipe, which waits for a writer; a
 gigabyte. The file is opened without waiting, must be a file, and is read up to its limit. All refusals are OSErrors, so
 whoever reports that a file cannot be read reports these, too; `strerror` says what is wrong.
 """

@@ -196,7 +196,7 @@ class Fleet:
         await self.store.close()
         if self._url is not None:  # a server may be started again; a closed store may not
             self.store = self._open(self._url)
-        # Whoever starts again is another: nobody must wait for what this one had begun.
+        # A process that starts again is another one: nobody may wait for the work that this one had begun.
         self.name = secrets.token_hex(6)
         self.seen_change = 0
         self._ahead.clear()

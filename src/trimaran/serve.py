@@ -313,7 +313,7 @@ class HttpServer:
     def open_endpoints(self) -> Endpoints:
         """Let the port serve more endpoints than this one: `endpoints.add(other.engine("/other"))`. Call it before `start`.
 
-        Whoever adds an endpoint while the port is open starts its engine before, and whoever removes one ends it.
+        To add an endpoint while the port is open, start its engine first; after removing one, end it.
         """
         if self._endpoints is None:
             from trimaran.transports.endpoints import Endpoints
@@ -362,7 +362,7 @@ def _certificates(tls: Tls | None, http2: bool | None) -> Certificates | None:
 
 
 def _protocols(http2: bool | None) -> list[str]:
-    """What a TLS bind offers by ALPN: HTTP/2 where its extra is installed, unless told otherwise."""
+    """The protocols that a TLS bind offers by ALPN: HTTP/2 if its extra is installed, unless told otherwise."""
     from importlib import import_module
 
     if http2 is False:

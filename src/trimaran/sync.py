@@ -62,10 +62,10 @@ class SyncClient:
         self._is_closed = False
         self._ending: Any = None
         self._process = 0
-        """Whose thread it is: a fork copies us, and not the thread."""
+        """The process of the thread: a fork copies us, and not the thread."""
         self._lock = threading.Lock()
         """Nothing is handed to the loop once its end is decided."""
-        # What cannot be right is said here, not in the thread.
+        # Arguments that cannot be right fail here, not in the thread.
         self._first: Client | None = self._make()
 
     # --- life --------------------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ from trimaran.server.handlers import logger
 
 # How a worker ends that never came to serve. If the very first ones do, nothing will be served.
 NEVER_STARTED: Final = 3
-# Calls have one second to end, steps of tasks some more, and a lifespan its own time. What takes longer is stuck.
+# Calls have one second to end, steps of tasks some more, and a lifespan its own time. A worker that takes longer is stuck.
 _END_SECONDS: Final = 30.0
 # The same for a worker without a supervisor: a new one may be waiting for the port.
 _ORPHAN_SECONDS: Final = 15.0
@@ -57,7 +57,7 @@ _ASKED_TO_END: Final = (0, -signal.SIGTERM, -signal.SIGINT)
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):
-    """What all workers of a supervisor have in common, beside the code."""
+    """The things that all workers of a supervisor share, beside the code."""
 
     port: int
     secret_keys: tuple[bytes, ...]
@@ -122,7 +122,7 @@ def _receive(channel: socket.socket, count: int) -> bytes:
 
 
 def _forget_signals() -> None:
-    """A worker has its own handlers, set by its loop. What SIGHUP means is for the supervisor to decide."""
+    """A worker has its own handlers, set by its loop. The supervisor decides what SIGHUP means."""
     signal.set_wakeup_fd(-1)
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
@@ -172,7 +172,7 @@ class _Supervisor:
         self._due: dict[int, float] = {}
         """When the next worker with this index may start."""
         self._rolling: list[int] = []
-        """Whose turn is still to come in a rolling restart."""
+        """The workers whose turn is still to come in a rolling restart."""
         self._candidate: _Child | None = None
         self._reads_anew = False
         """Do workers run the command line again? From the first rolling restart that succeeded."""

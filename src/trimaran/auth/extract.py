@@ -39,7 +39,7 @@ def too_large() -> Refused:
 
 
 def credential(headers: HeaderLookup, scheme: str) -> str | None:
-    """What follows a scheme in Authorization; None if it is another scheme, or blank."""
+    """The credentials after a scheme in Authorization; None if it is another scheme, or blank."""
     value = headers.get("authorization")
     if value is None or not presents(headers, scheme):
         return None

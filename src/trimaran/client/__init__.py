@@ -1,6 +1,6 @@
 """The client hull: requests, deadlines, healing, and what servers may ask in return. No sockets, no HTTP library.
 
-What handlers receive and calls return can be imported from here, for annotations; the module that defines it is loaded
+The types that handlers receive and calls return can be imported from here, for annotations; the module that defines it is loaded
 then, and not before.
 """
 

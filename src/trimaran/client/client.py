@@ -167,12 +167,12 @@ class Client:
 
     @property
     def server_capabilities(self) -> dict[str, Json]:
-        """What the server says it offers."""
+        """The capabilities that the server declares."""
         return self._connection.conversation.welcome.capabilities
 
     @property
     def instructions(self) -> str | None:
-        """What the server wants a model to know about it."""
+        """The server's instructions for a model."""
         return self._connection.conversation.welcome.instructions
 
     @property

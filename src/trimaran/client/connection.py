@@ -91,7 +91,7 @@ class Connection:
     ) -> None:
         self.dialer = dialer
         self._mask = mask or None
-        """What takes the target's secrets out of a text, where it has any."""
+        """Takes the target's secrets out of a text, if it has any."""
         self.options = options
         self.asks = asks
         self.state: ClientState = "new"
@@ -255,7 +255,7 @@ class Connection:
         try:
             if not self._asks_people:
                 return await asyncio.shield(opening)
-            # Whoever waits for a connection that waits for a person has time.
+            # A call waits longer for a connection that waits for a person.
             with self._limit.followed_by(current_waits()):
                 return await asyncio.shield(opening)
         except asyncio.CancelledError:

@@ -35,7 +35,7 @@ _KNOWN: Final = frozenset({"complete", "input_required", "task"})
 
 @final
 class ServerDescription(Struct, frozen=True):
-    """What a server said about itself."""
+    """The server's description of itself."""
 
     version: str
     capabilities: dict[str, Json]
@@ -69,7 +69,7 @@ class Dialect(Protocol):
         ...
 
     def headers(self, method: str, name: str | None) -> Mapping[str, str]:
-        """What goes beside it over HTTP. Not to be changed: requests may share them."""
+        """The headers beside it over HTTP. Not to be changed: requests may share them."""
         ...
 
     def outcome(self, frame: Frame) -> tuple[str, Raw]:
@@ -112,7 +112,7 @@ def write_notice(method: str, params: Mapping[str, Any] | None = None) -> bytes:
 
 
 class _DiscoverReply(Struct):
-    """What proves a modern server is its list of revisions; whatever else is odd about it, it can be spoken to."""
+    """A list of revisions proves a modern server; it can be spoken to, whatever else is odd about it."""
 
     versions: list[str] = msgspec.field(name="supportedVersions")
     capabilities: Any = None
@@ -163,7 +163,7 @@ class ModernDialect:
         return encode(_Request(id, method, params))
 
     def _declare(self, extension: str) -> bytes:
-        """What is said each time, with one extension more."""
+        """The fields of every request, with one extension more."""
         encoded = self._declaring.get(extension)
         if encoded is None:
             capabilities: Any = self._declared_meta[KEY_CLIENT_CAPABILITIES]
@@ -249,7 +249,7 @@ class ModernDialect:
 def read_welcome(
     version: str, capabilities: Any, info: Any, instructions: Any, raw: Mapping[str, Json]
 ) -> ServerDescription:
-    """What a server said about itself, each part as far as it can be read: none of them hides the others."""
+    """The server's description of itself, each part as far as it can be read: none of them hides the others."""
     return ServerDescription(
         version,
         as_object(capabilities) or {},

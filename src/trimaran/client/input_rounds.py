@@ -19,7 +19,7 @@ _MOST_QUESTIONS: Final = 64  # in one result, as many as an older server may ask
 
 
 class QuestionAnswerer(Protocol):
-    """Who answers a server's questions: the client's handlers, or whoever the call is made for."""
+    """Answers a server's questions: the client's handlers, or those of the call's own caller."""
 
     def can_answer(self, method: str) -> bool: ...
     async def answer(self, method: str, params: Mapping[str, Any]) -> Any: ...

@@ -1,4 +1,4 @@
-"""What carries messages between a client and a server: two contracts.
+"""Two contracts for carrying messages between a client and a server.
 
 A `Channel` moves messages both ways and knows nothing of requests: a child process, a pair in memory, an SSE stream with
 its POSTs, or one that a user brings. It delivers each inbound message once and in order, and says once that it ended.
@@ -36,14 +36,14 @@ class SharedHeaders(dict[str, str]):
 
 @final
 class ExitReport(Struct, frozen=True):
-    """What is known about the other end when it is gone."""
+    """The facts about the other end after it is gone."""
 
     exit_code: int | None = None
     stderr: tuple[str, ...] = ()
 
 
 class Owner(Protocol):
-    """Who a channel reports to."""
+    """Receives the reports of a channel."""
 
     def receive(self, message: bytes) -> None:
         """Take one inbound JSON message. Never raises."""
@@ -79,16 +79,16 @@ class Channel(Protocol):
         ...
 
     def describe(self) -> str:
-        """What it leads to, for messages to people."""
+        """The other end, for messages to people."""
         ...
 
     def postmortem(self) -> ExitReport:
-        """What is known about the other end, once it has ended."""
+        """The facts about the other end, once it has ended."""
         ...
 
 
 class Inbox(Protocol):
-    """Who a link hands everything to that answers no request. Each link has one of its own."""
+    """Receives everything on a link that answers no request. Each link has one of its own."""
 
     def attach(self, link: Link) -> None:
         """This is the link."""
@@ -143,5 +143,5 @@ class Link(Protocol):
         ...
 
     def oddities(self) -> str:
-        """What strange things were seen lately, as a clause for an error message; empty if none."""
+        """Recent oddities, as a clause for an error message; empty if there are none."""
         ...

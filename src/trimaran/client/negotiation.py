@@ -10,7 +10,7 @@ other greeting would help. One that has read the modern greeting and is silent g
 has not read it yet is still starting, and is left alone. A command whose files say that it would die of the modern greeting
 gets the handshake first.
 
-What was found is remembered per target, so that the next connection does not ask again.
+The result is remembered per target, so that the next connection does not ask again.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Dialer(Protocol):
     """Knows one target and how to reach it."""
 
     key: str
-    """What the target's era is remembered by; empty: it is not."""
+    """The key by which the target's era is remembered; empty: it is not remembered."""
     manners: tuple[Manner, ...]
     """The ways this target can be spoken to, in the order to try."""
 
@@ -102,7 +102,7 @@ class EraMemory:
     """Which manner of speaking each target understood last, and who it was. Bounded; forgetting is always safe.
 
     A server of both eras takes the legacy handshake too, so a target that is upgraded would be taken for a legacy server for
-    ever. What is known therefore counts only for a server of the same name and version, and for an hour.
+    ever. The remembered era therefore counts only for a server of the same name and version, and for an hour.
     """
 
     def __init__(self, most: int = 1000, clock: Callable[[], float] = time.monotonic) -> None:
@@ -409,7 +409,7 @@ def ended_early(target: str, error: ConnectionLost, more: str = "") -> ConnectFa
 def _explained(error: Error, first: Error | None, dialer: Dialer, manner: Manner) -> Error:
     """The error for the caller. A server that ended while being greeted could not be connected to."""
     if isinstance(error, ConnectionLost):
-        # What the first of two children died of is the cause, unless it died of being asked what it does not know.
+        # The end of the first of two children is the cause, unless an unknown request ended it.
         if isinstance(first, ConnectionLost) and first.stderr and not _ended_by_the_probe(first):
             error = first
         return ended_early(dialer.describe(), error)

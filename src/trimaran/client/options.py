@@ -65,7 +65,7 @@ class Options(Struct, frozen=True, kw_only=True):
     """An object with any of the handlers above as its methods."""
 
     schema_check: SchemaCheck = "warn"
-    """What to do about a structured result that does not match the tool's output schema."""
+    """The treatment of a structured result that does not match the tool's output schema."""
     raise_on_error: bool = False
     """Raise ToolError when a tool says that it failed."""
     retries: int = 2
@@ -100,7 +100,7 @@ class Options(Struct, frozen=True, kw_only=True):
     cwd: Any = None
     """Where a child process starts."""
     sandbox: Any = None
-    """What a child process may reach: "strict", a table or a `Sandbox`; None: everything that you may."""
+    """The sandbox of a child process: "strict", a table or a `Sandbox`; None: it may reach everything that you may."""
     on_stderr: Callable[[str], None] | None = None
     """Sees every line a child process writes to stderr."""
     grace: float = 2.0

@@ -47,7 +47,7 @@ _LONGEST_ID: Final = 1_000  # characters; an id is kept until its answer is sent
 
 
 class SessionOwner(Protocol):
-    """Who keeps conversations: the connection."""
+    """The owner of conversations: the connection."""
 
     newest_link: Link | None
     is_relaying: bool

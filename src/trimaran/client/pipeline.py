@@ -87,7 +87,7 @@ class Pipeline:
         return ask is not None and ask()
 
     def stderr(self) -> Sequence[str]:
-        """What the other end wrote there lately, where it has one."""
+        """The last lines that the other end wrote there, if it has one."""
         return self.channel.postmortem().stderr
 
     # --- the channel's owner -----------------------------------------------------------------------------------------

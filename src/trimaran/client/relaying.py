@@ -1,6 +1,6 @@
 """Calls that a client makes for somebody else: a proxy's, on behalf of one of its own callers.
 
-What belongs to such a call goes to its `Relay` instead of the client's own handlers: progress, log messages, questions. The
+Progress, log messages and questions of such a call go to its `Relay` instead of the client's own handlers. The
 relay also writes the `_meta` of its requests, so that a server of 2026-07-28 sees the real caller's capabilities.
 
 Over HTTP the stream says which call a message belongs to. On a pipe a question of a task of 2025-11-25 names the task, and

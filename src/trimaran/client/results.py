@@ -1,4 +1,4 @@
-"""What calls return: results as Python values, with everything the server sent still within reach.
+"""Results of calls as Python values, with everything the server sent still within reach.
 
 Decoding is strict about structure and tolerant about content: an unknown kind of content block stays a mapping, a
 malformed field of a definition is left out, a definition that lacks what it needs is dropped with a warning, the rest is

@@ -1,4 +1,4 @@
-"""What a sandboxed server may reach: the option `sandbox`, read and put into words.
+"""The option `sandbox`, read and put into words: what a sandboxed server may reach.
 
 Pure. `transports/sandbox.py` turns a policy into the command of bubblewrap or sandbox-exec.
 
@@ -34,7 +34,7 @@ class SandboxTable(TypedDict, total=False):
 
 @final
 class Sandbox(Struct, frozen=True, kw_only=True):
-    """What a server's process, and every process that it starts, may reach beyond its own program and the system's libraries."""
+    """The reach of a server's process, and of every process that it starts, beyond its own program and the system's libraries."""
 
     read: tuple[str, ...] = ()
     """Files and folders to read."""

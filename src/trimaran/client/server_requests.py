@@ -1,4 +1,4 @@
-"""What a server may ask of a client, and who answers: elicitation, sampling, roots, and whatever a user takes on.
+"""A server's requests to a client, and the handlers that answer: elicitation, sampling, roots, and a user's own.
 
 The same answers serve both eras: on the legacy ones they reply to requests of the server's, on the modern one they fill
 the `inputResponses` of a retry. Capabilities are declared from the handlers given, so a server is never told of a skill
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 log: logging.Logger = logging.getLogger("trimaran.client")
 
 CODE_USER_REJECTED: Final = -1
-"""What a legacy server hears when nobody wants to sample for it."""
+"""The error for a legacy server when nobody wants to sample for it."""
 
 
 @final
@@ -173,7 +173,7 @@ class ServerRequests:
         return self._roots is not None
 
     def capabilities(self, *, modern: bool) -> dict[str, Json]:
-        """What to declare, from the handlers that are there and what was asked for besides."""
+        """The capabilities to declare, from the handlers and the options."""
         declared: dict[str, Any] = {}
         if self.on_elicit is not None:
             declared["elicitation"] = {"form": {}, "url": {}}
@@ -300,7 +300,7 @@ def _read_elicitation(params: Mapping[str, Any]) -> Elicitation:
 
 
 def _as_elicit_result(value: Any) -> ElicitResult:
-    """What a handler may return: a result, a mapping of fields (accept), or a word."""
+    """The return value of a handler: a result, a mapping of fields (accept), or a word."""
     if isinstance(value, ElicitResult):
         result = cast("ElicitResult[Any]", value)
         if result.content is not None and not isinstance(result.content, dict):

@@ -48,7 +48,7 @@ _PASSING: Final = frozenset({502, 503, 504})
 
 
 class TaskUpdate(Struct, frozen=True):
-    """What became of a task."""
+    """The outcome of a task."""
 
     status: str
     message: str | None = None
@@ -289,7 +289,7 @@ class TaskHandle(Generic[D]):
             if update.status in _ENDED:
                 return
             if update.status == "input_required" and not self._asker.is_modern():
-                # What a 2025-11-25 task asks is put to whoever waits for its result, and to nobody else.
+                # Questions of a 2025-11-25 task go to the caller that waits for its result, and to nobody else.
                 with contextlib.suppress(CallError):
                     await self._wait()
                 continue

@@ -1,4 +1,4 @@
-"""What a client knows about a server's tools, compiled once per definition.
+"""A client's knowledge of a server's tools, compiled once per definition.
 
 Needed before a call (which arguments travel in headers too, may it be repeated) and after it (what the result should look
 like, is it a lone value in an envelope). A client that has not listed the tools yet lists them before its first call of
@@ -121,7 +121,7 @@ class KnownTools:
         self._known: dict[str, KnownTool] = {}
         self._bytes = 0
         self._before: dict[str, KnownTool] = {}
-        """What was known when it was last forgotten: better than nothing, where the list cannot be obtained."""
+        """The tools known before the last `forget`: better than nothing, if the list cannot be obtained."""
         self.generation: int = 0
         """Grows whenever what was known is forgotten."""
         self.is_complete: bool = False
@@ -150,7 +150,7 @@ class KnownTools:
         return usable
 
     def now(self, *, is_whole: bool) -> dict[str, KnownTool]:
-        """What is known at this moment, for one who must not be disturbed by what is heard next.
+        """The tools known at this moment; later changes do not touch the copy.
 
         If it is not the whole list, what was known before fills the gaps.
         """

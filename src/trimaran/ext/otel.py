@@ -7,7 +7,7 @@
 
 Names are those of the OpenTelemetry conventions for MCP, which have none for what is open: those are `trimaran.*`. Names that came over the wire become attributes of spans, but of
 metrics only if they are known here, so that no caller can make up time series. Arguments and results are never recorded.
-`Telemetry` needs the extra `otel`; the access log needs nothing. What is not attached costs nothing: this module is not
+`Telemetry` needs the extra `otel`; the access log needs nothing. Without `attach` it costs nothing: this module is not
 even imported.
 """
 

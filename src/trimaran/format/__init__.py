@@ -7,7 +7,7 @@
 Everything is plain JSON values: what goes into a provider's request, and what came in its response. There is no agent
 loop and no provider's library here (R224).
 
-What providers accept differs, so each has a profile of JSON Schema. `lint` says what a provider would refuse, by tool and
+Providers accept different schemas, so each has a profile of JSON Schema. `lint` says what a provider would refuse, by tool and
 path; the functions that make tools change a schema where that loses nothing, and leave it alone where nothing is wrong.
 """
 

@@ -1,7 +1,7 @@
 """Calls that a model made: a name and arguments (R223). The files of the providers read them from their shapes.
 
 Responses as JSON values and the objects of the providers' own libraries are both read. Arguments may be a mapping or JSON
-text; absent, null or empty text are no arguments (R276). What cannot be a call raises LocalProtocolError with a text made to
+text; absent, null or empty text are no arguments (R276). Anything that cannot be a call raises LocalProtocolError with a text made to
 be shown to the model: nothing was sent to any server.
 """
 
@@ -27,7 +27,7 @@ class ToolCall(tuple[str, dict[str, Json]]):
     """
 
     id: str
-    """What the provider called it; the result must carry it. Empty where the provider gives none."""
+    """The provider's id; the result must carry it. Empty where the provider gives none."""
 
     def __new__(cls, name: str, arguments: dict[str, Json], id: str = "") -> ToolCall:
         call = super().__new__(cls, (name, arguments))
@@ -105,7 +105,7 @@ def restore_arguments(
 
     Args:
         schema: The input schema of the tool, as its server lists it.
-        profile: Whose rules names were made for; no other format of ours renames, so the default does for all of them.
+        profile: The profile whose rules the names follow; no other format of ours renames, so the default serves for all.
     """
     pattern = profile_named(profile).property_pattern
     names = {} if pattern is None else original_names(schema, pattern)

@@ -8,7 +8,7 @@ The promise, with `S` the tool's schema and `F` what is made of it:
     loose   F admits what S admits, and perhaps more. Each rule that had to go is said in the description instead, and
             listed in `lost`. The server checks arguments in any case, so a model is at worst told off.
 
-Never is F narrower: no argument a tool takes becomes unsayable. What can be done under neither promise stays as it is and
+Never is F narrower: no argument a tool takes becomes unsayable. A part that fits neither promise stays as it is and
 is in `left`. Two conventions: an object that lists properties and does not speak of others is as good as one that forbids
 them, since no model invents properties it was not told of; and where a provider wants every property required (openai-strict),
 an optional one is required and may be null, which `restore_arguments` undoes in the call that comes back.
@@ -64,7 +64,7 @@ _LONGEST_NOTE: Final = 300
 # Where a schema that admits more makes the whole admit less.
 _CONTRARY: Final = frozenset(("not", "if", "contains"))
 _TOLD: Final = frozenset(("default", "examples", "format"))
-# What these say when they say nothing.
+# The values that mean the same as leaving the keyword out.
 _IDLE: Final[dict[str, tuple[Json, ...]]] = {
     "minItems": (0,),
     "minLength": (0,),
@@ -187,7 +187,7 @@ class _Fit:
         self._changed(("definitions",), "renamed to $defs")
 
     def _top(self, root: Schema) -> Schema:
-        """What MCP and every provider want there: one object that lists its properties."""
+        """The top as MCP and every provider want it: one object that lists its properties."""
         root = dict(root)
         target = as_schema(resolve(self._root, root.get("$ref")))
         if target is not None and "type" not in root and target is not self._root:
@@ -218,7 +218,7 @@ class _Fit:
                 self._changed((key,), "merged")
                 return merged
         reduced = {k: v for k, v in root.items() if k not in (key, "additionalProperties", "unevaluatedProperties")}
-        # What the top describes holds whichever branch it is; by the convention above, a property that only some branches
+        # The description at the top holds for every branch; by the convention above, a property that only some branches
         # describe is not anything at all in the others.
         offered: dict[str, list[Any]] = {}
         for branch in branches:
@@ -361,7 +361,7 @@ class _Fit:
         return result, stack
 
     def _drafts(self, path: Path, node: Schema) -> Schema:
-        """What drafts before 2020-12 wrote otherwise."""
+        """Keywords that drafts before 2020-12 wrote otherwise."""
         if isinstance(node.get("items"), list):
             node["prefixItems"] = node.pop("items")
             if "additionalItems" in node:

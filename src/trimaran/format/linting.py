@@ -17,7 +17,7 @@ def lint(tools: AnyTools, profile: str | Profile, *, fit: Fit = None) -> list[Fi
 
     Args:
         tools: One tool or several.
-        profile: Whose rules: a name in `PROFILES`, or a profile of your own.
+        profile: The rules: a name in `PROFILES`, or a profile of your own.
         fit: Judge the tools as they are (None), or as they would be declared: "exact", "loose" or "auto". Paths are then those of
             the changed schema.
     """

@@ -1,4 +1,4 @@
-"""What each provider accepts of JSON Schema, as tables.
+"""Tables of the JSON Schema that each provider accepts.
 
 A profile is data; `rules.py` applies it. The figures come from the providers' references and from the errors their APIs
 answer with, as of autumn 2026:
@@ -24,7 +24,7 @@ from msgspec import Struct
 from trimaran.errors import ConfigError
 
 Weight: TypeAlias = Literal["refused", "ignored"]
-"""What becomes of a finding: the provider refuses the request, or takes it and does not heed that part."""
+"""The effect of a finding: the provider refuses the request, or accepts it and ignores that part."""
 
 
 @final

@@ -21,7 +21,7 @@ from .trees import Schema, as_schema, list_of, resolve, strings_of
 _OTHER: Final = re.compile(r"[^A-Za-z0-9_.-]")
 _LONGEST: Final = 64
 _DIGEST: Final = 8
-# What applies to the same object as the schema that holds it; each may speak of its properties again.
+# Keywords that apply to the same object as the schema around them; each may name its properties again.
 _SAME_OBJECT: Final = ("allOf", "anyOf", "oneOf", "if", "then", "else", "not")
 
 

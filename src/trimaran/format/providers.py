@@ -37,7 +37,7 @@ from .openai import (
 from .results import Shape
 
 Format: TypeAlias = Literal["anthropic", "openai", "openai-responses", "gemini"]
-"""Whose shape: Anthropic Messages, OpenAI Chat Completions, OpenAI Responses, Gemini generateContent."""
+"""The provider's shape: Anthropic Messages, OpenAI Chat Completions, OpenAI Responses, Gemini generateContent."""
 
 
 class FormatOptions(TypedDict, total=False):

@@ -159,7 +159,7 @@ class _Check:
                 self._add((*path, key), "keyword", f"{key} is {fate}", remedy, profile.unknown)
 
     def _drafts(self, path: Path, node: Schema) -> None:
-        """What older drafts of JSON Schema wrote otherwise, and 2020-12 refuses."""
+        """Keywords that older drafts of JSON Schema wrote otherwise, and 2020-12 refuses."""
         if isinstance(node.get("items"), list):
             self._add((*path, "items"), "draft", "a list of items is of an older draft", "call it prefixItems")
         for key in ("exclusiveMinimum", "exclusiveMaximum"):

@@ -59,7 +59,7 @@ def strings_of(value: Any) -> list[str]:
 def size_fault(schema: Json) -> str | None:
     """Why this is more than we walk, as a clause about the schema; None if it is not.
 
-    What is walked takes time for each part, and for some questions for each pair of references; schemas come from strangers.
+    A walk takes time for each part, and for some questions for each pair of references; schemas come from strangers.
     """
     try:
         text = msgspec.json.encode(schema)

@@ -48,7 +48,7 @@ async def answer_reply(
 
     Args:
         suggest: The names of tools that are like an unknown one.
-        conversation: Whose calls they are.
+        conversation: The conversation of the calls.
     """
     from trimaran.format.openai import media_to_openai
     from trimaran.format.providers import detect_format, is_cut_off, reply_blocks, wrap_results

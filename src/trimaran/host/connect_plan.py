@@ -134,7 +134,7 @@ class ConnectPlan(Struct, frozen=True, kw_only=True):
 
     @property
     def sandbox(self) -> str:
-        """What the server's process may reach, in words; empty if it has no sandbox."""
+        """The sandbox of the server's process, in words; empty if it has none."""
         target: Any = self.target
         table: Mapping[str, Any] = cast("Mapping[str, Any]", target) if isinstance(target, Mapping) else {}
         policy = read_sandbox(self.options.get("sandbox") or table.get("sandbox"))

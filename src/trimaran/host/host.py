@@ -127,9 +127,9 @@ class Host:
             first. The user's own file, and a file that you name, are always trusted.
         pins: How definitions that are not as a person agreed to them are treated: "ask", "refuse", "warn", "off"; or a
             `Pins`, with its place. None pins the servers of configuration files only, and asks. See `docs/guides/pins.md`.
-        scan: What a grave finding in the words of a server does: "ask" (None: the same), "warn", "off". A server's own
+        scan: The effect of a grave finding in a server's texts: "ask" (None: the same), "warn", "off". A server's own
             setting counts before it. See `docs/guides/scan.md`.
-        flow: What a call does that could send private data where strangers' words want it: "ask", "refuse", "warn",
+        flow: The effect on a call that could send private data where strangers' texts want it: "ask", "refuse", "warn",
             "off". None asks where a person can be asked, and logs elsewhere.
         environ: The variables to read; None for those of this process.
         wait: True makes `start` wait until every server was tried once.
@@ -655,7 +655,7 @@ class Host:
 
         Args:
             format: "anthropic", "openai", "openai-responses" or "gemini"; without, `trimaran.types.Tool`s.
-            budget: Tokens for all definitions together. What does not fit is shortened, then found by search;
+            budget: Tokens for all definitions together. Tools that do not fit are shortened, then found by search;
                 `budget_plan(format, budget=...)` says what was cut. None: the host's own, if it has one.
             fit: How far schemas may be changed; "auto" is as little as the provider demands. See `trimaran.format`.
             strict: Ask for arguments that match the schema for certain, where the provider can do that.
@@ -703,7 +703,7 @@ class Host:
         It asks no model and no server. See `docs/guides/search.md`.
 
         Args:
-            query: What is to be done, in a few words or a sentence; in English, whatever the tools' language.
+            query: The task, in a few words or a sentence; in English, whatever the tools' language.
             limit: The largest number of tools.
         """
         return [
@@ -714,7 +714,7 @@ class Host:
     def report(
         self, format: Format = "anthropic", *, budget: int | None = None, **options: Unpack[FormatOptions]
     ) -> ContextReport:
-        """What the tools cost a model in this format, what a budget cuts, and what is wrong with them.
+        """A report on the tools: their cost for a model in this format, the cuts of a budget, and their faults.
 
             print(host.report(budget=8000))
 
@@ -737,7 +737,7 @@ class Host:
             tools = host.tools("anthropic", budget=8000)
 
         `tools` and `report` count by themselves, a third of a millisecond for each new tool, and nothing else runs meanwhile.
-        What is known of a definition is kept, so that later calls count only what is new.
+        The count of a definition is kept, so that later calls count only new ones.
 
         Args:
             budget, options: As for `tools`.
@@ -979,7 +979,7 @@ class Host:
         return self._calls.explain(name, arguments, conversation)
 
     def findings(self, server: str | None = None) -> list[ScanFinding]:
-        """What was found in the words of servers: in their present definitions, and lately in what they sent.
+        """The findings of the scan: in the present definitions of servers, and in their recent messages.
 
         Args:
             server: Only the findings about this one.
@@ -987,14 +987,14 @@ class Host:
         return self._oversight.findings(server)
 
     def conversation(self, name: str = "") -> DataFlow:
-        """What came into a conversation: which tools brought private data, and which the words of strangers.
+        """The data in a conversation: which tools brought private data, and which brought strangers' texts.
 
         `clear()` it when the model's context is emptied.
         """
         return self._oversight.conversation(name)
 
     def touches(self, name: str) -> frozenset[Touch]:
-        """What a call of a tool touches: private data, untrusted content, the outside, the machine.
+        """The things that a call of a tool touches: private data, untrusted content, the outside, the machine.
 
         Raises:
             UnknownName: no tool has this name.

@@ -1,6 +1,6 @@
 """The tools that a host itself offers to models: search, call by name, code, the rest of a long output.
 
-They have plain names and no server. A server's tool of the same name goes first. What each of them does is in `context/`;
+They have plain names and no server. A server's tool of the same name goes first. `context/` has the code of each;
 here they meet the servers. A call that one of them makes is a call of the host: rules, questions and limits hold.
 """
 

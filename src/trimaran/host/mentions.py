@@ -267,7 +267,7 @@ class Mentions:
         server, name = self._named(match[1]), match[2]
         words, ends = _words_after(text, match.end(), match.re)
         bare = name.rstrip(_PUNCTUATION)
-        # What ends a sentence may also end a name; the name as it stands is tried first. A template's URI ends before it.
+        # A character that ends a sentence may also end a name; the whole name is tried first. A template's URI ends before it.
         if bare in ("", name) or await self._has(server, name):
             bare = name
         uri, word_count = await self._find(server, bare, words if bare == name else [], is_uri=True)
@@ -331,7 +331,7 @@ class Mentions:
         except (Error, TimeoutError) as error:
             log.debug("the server %r did not complete a word of %r: %s", server, name, error)
             return []
-        # What a word cannot hold, a line end or what nobody sees, could only be put into the message beside it.
+        # Line ends and invisible characters cannot be in a word; they would put text into the message beside it.
         return [value for value in completion.values[:_MOST_COMPLETIONS] if value.isprintable()]
 
 

@@ -33,7 +33,7 @@ _LONGEST_SCHEMA: Final = 8000  # characters of a schema that a model is shown af
 
 @final
 class ModelCalls:
-    """What goes between the models of one host and its calls.
+    """Translates between the models of one host and its calls.
 
     Args:
         catalog, servers: Those of the host, which change.

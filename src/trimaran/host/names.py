@@ -21,7 +21,7 @@ servers came (C28, R271):
 The name of a server holds no "__" and does not end with "_". So the first "__" behind "mcp__" ends it, and a rule for the
 server `a`, `mcp__a__*`, is about no other: neither about `a__b` nor about `a_`, of which there are none.
 
-Whoever had a name keeps it: `renewed` never gives a name to one tool that another had before, so that a model that read an
+A tool keeps its name: `renewed` never gives a name to one tool that another had before, so that a model that read an
 older list does not call something else.
 """
 
@@ -167,7 +167,7 @@ def _with_digest(name: str, server: str, used_names: Container[str] = ()) -> str
 
 
 def rule_name(server: str, tool: str) -> str:
-    """What permission rules call a tool: never shortened, so that `mcp__X__<glob>` means what it says (R238).
+    """The name of a tool in permission rules: never shortened, so that `mcp__X__<glob>` means what it says (R238).
 
     Args:
         server: Its safe name.
@@ -186,7 +186,7 @@ def split_name(name: str, servers: Iterable[str] | None = None, separator: str =
     Args:
         name: A name that `join_name` made.
         servers: The servers there are. The split is then the first one that leaves the name of one of them.
-        separator: What stands between the two.
+        separator: The text between the two.
 
     Raises:
         UnknownName: there is no separator, or no such server.
@@ -231,7 +231,7 @@ class Names:
     Args:
         tools: For each server, what it calls its tools.
         safe: The safe names of the servers; those of `safe_names` by default.
-        separator: What the host's own catalog puts between server and tool, as in `github:search`; without, the catalog
+        separator: The text between server and tool in the host's own catalog, as in `github:search`; without, the catalog
             uses the names made for providers.
         length: How long a name for a provider may be.
 
@@ -316,7 +316,7 @@ class Names:
         return f"{PREFIX if self._separator is None else ''}{self._safe[address.server]}{_BETWEEN}{cleaned}"
 
     def _plain_names(self, listed: Mapping[str, list[str]]) -> dict[Address, str]:
-        """Who can be called by the plain name: at most one tool for each."""
+        """The tools that can be called by the plain name: at most one for each name."""
         plain: dict[Address, str] = {}
         for server, names in listed.items():
             claims: dict[str, list[Address]] = {}
@@ -345,7 +345,7 @@ class Names:
     def _joined(self, addresses: list[Address], separator: str) -> dict[Address, str]:
         joined: dict[Address, str] = {}
         owners: dict[str, Address] = {}
-        # Of two that join to the same, the one that `split_name` would find has it; the other keeps to its own.
+        # If two join to the same name, the one that `split_name` would find has it; the other keeps its own.
         for address in sorted(addresses, key=lambda address: (len(address.server), address)):
             name = join_name(*address, separator=separator)
             is_free = all(known.get(name, address) == address for known in (owners, self._address, *self._before()))
@@ -355,7 +355,7 @@ class Names:
         return joined
 
     def _before(self) -> tuple[Mapping[str, Address], ...]:
-        """Who had a name, in either form: it is not given to another."""
+        """The owner of each name, in either form: it is not given to another."""
         return self._remembered, self._spoken
 
     # --- asking -------------------------------------------------------------------------------------------------------
@@ -370,11 +370,11 @@ class Names:
         return name in self._address
 
     def provider(self, server: str, tool: str) -> str:
-        """What to call this tool towards a model's provider."""
+        """The name of this tool for a model's provider."""
         return self._named(self._provider, Address(server, tool))
 
     def catalog(self, server: str, tool: str) -> str:
-        """What the host's catalog calls this tool."""
+        """The name of this tool in the host's catalog."""
         return self._named(self._catalog, Address(server, tool))
 
     def find(self, name: str) -> Address:

@@ -38,7 +38,7 @@ class OutputFiles:
         most: Files at the same time.
         most_bytes: Bytes of all files together.
         ttl: Seconds that a file is kept.
-        clock: What tells the time, in seconds since 1970.
+        clock: Returns the time, in seconds since 1970.
     """
 
     def __init__(

@@ -7,7 +7,7 @@ sounds are left out whole; structured content, which cannot be cut and still be 
 
 Tokens are counted by `count_tokens` of `context/tokens.py` unless a callable is given. Only text counts.
 
-What was cut goes onto a `OutputStore`, if there is one: the whole text, under an id that only its owner can use, until it is old
+An `OutputStore`, if there is one, keeps the whole text of a cut output, under an id that only its owner can use, until it is old
 or the room is needed. `OutputStore.page` reads it by offset and limit, in characters.
 
 Nothing here knows a server or a connection. A `OutputStore` may be used from any thread of one process.
@@ -176,7 +176,7 @@ class OutputStore:
         most: Outputs kept at the same time.
         most_bytes: Bytes of UTF-8 kept at the same time. A larger output is not kept.
         ttl: Seconds an output is kept.
-        clock: What tells the time, in seconds.
+        clock: Returns the time, in seconds.
         folder: A directory in which outputs are kept as well, for other processes and for later. See `output_files.py`.
     """
 
@@ -292,17 +292,17 @@ class LimitedOutput(NamedTuple):
 
     result: CallToolResult
     bytes: int
-    """What it was before."""
+    """Its size before."""
     tokens: int
     notices: list[str]
-    """What was said in it about the limits."""
+    """The notices in it about the limits."""
     output_id: str | None
     """Where the whole text is kept, if anything was cut and there was a shelf for it."""
     length: int = 0
     """Characters of the whole text."""
     is_cut: bool = False
     left_out: tuple[str, ...] = ()
-    """What is missing beside text."""
+    """The parts beside text that are missing."""
 
 
 def surely_fits(result: CallToolResult, most: int) -> bool:
@@ -332,8 +332,8 @@ def limit_output(
         result: A CallToolResult, or a client's result.
         limits: How much is allowed.
         shelf: Where the whole text is kept if it is cut.
-        owner: Whose it is, for the shelf.
-        source: Whose output it was, for the log.
+        owner: The owner, for the store.
+        source: The tool, for the log.
         how: How the reader of the notice goes on, such as " with the tool read_output".
         earlier: The cut that made this result, whose notice is left out of it.
     """
@@ -434,7 +434,7 @@ class _Limiter:
         self.tokens = self._limits.count(self.text)
 
     def excess(self) -> str | None:
-        """What the notice begins with, if this must be cut."""
+        """The beginning of the notice, if this must be cut."""
         limits = self._limits
         if limits.bytes is not None and self.bytes > limits.bytes:
             return f"[truncated: {self.bytes}>{limits.bytes}]"
@@ -443,7 +443,7 @@ class _Limiter:
         return None
 
     def warning(self, text: str) -> list[str]:
-        """What is said before output that stays, and is large."""
+        """The notice before output that stays, and is large."""
         most = None if self._limits.cut_at_tokens else self._limits.tokens
         if most is None or self.tokens <= most or (tokens := self._limits.count(text)) <= most:
             return []

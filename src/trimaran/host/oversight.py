@@ -1,4 +1,4 @@
-"""What a host watches beside its rules: the words of servers, and the flow of data through its conversations.
+"""The watch of a host beside its rules: over the texts of servers, and the flow of data through its conversations.
 
 `trust/scan.py` finds words, `trust/flow.py` knows what met in a conversation, `permissions/` decides. Here is what ties them to a
 host: how closely each server is watched, what a call must be asked about, and what of a result is passed on.
@@ -112,7 +112,7 @@ class Oversight:
     async def tools(self, server: str, tools: Mapping[str, Tool], others: Collection[tuple[str, str]]) -> Scanned:
         """Look at what a server lists."""
         scanner = self.scanner
-        # In a thread: a server chooses how much there is to read. What was found is kept, and the rest is quick.
+        # In a thread: a server chooses how much there is to read. The findings are kept, and the rest is quick.
         await asyncio.to_thread(scanner.read_ahead, server, tools)
         return scanner.tools(server, tools, others)
 
@@ -122,11 +122,11 @@ class Oversight:
             self._scanner.forget(server)
 
     def findings(self, server: str | None = None) -> list[ScanFinding]:
-        """What was found in the words of servers."""
+        """The findings in the texts of servers."""
         return [] if self._scanner is None else self._scanner.findings(server)
 
     def touches(self, server: str, tool: Tool) -> frozenset[Touch]:
-        """What a call of this tool touches."""
+        """The things that a call of this tool touches."""
         cached = self._touches.get((server, tool.name))
         if cached is not None and cached[0] is tool:
             return cached[1]

@@ -121,7 +121,7 @@ class RulesInForce:
         return [entry for entry in self._config.servers.values() if entry.source in self.untrusted]
 
     def describe_untrusted(self, remembered: Iterable[Rule], logins: frozenset[str]) -> tuple[Untrusted, ...]:
-        """What the untrusted files would start, allow and inherit.
+        """Everything that the untrusted files would start, allow and inherit.
 
         Args:
             remembered: The rules that a person made by answering "always".

@@ -2,7 +2,7 @@
 
     name -> server and tool -> decision -> question, if the rules say ask -> call -> limits -> result
 
-Nothing is sent before the decision is an allow. What is sent is what was decided about: the arguments are copied first, and
+Nothing is sent before the decision is an allow. The host sends exactly what was decided about: it copies the arguments first, and
 a tool that changed while a person thought about it is not called.
 """
 

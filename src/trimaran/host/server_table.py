@@ -31,7 +31,7 @@ class NotRegistered(Error):
 
 
 class ServerHooks(NamedTuple):
-    """What a host gives each of its servers."""
+    """The functions that a host gives each of its servers."""
 
     dial: Callable[..., Client]
     """Called with the plan and more options of `connect`: an unopened client."""

@@ -7,9 +7,9 @@ Each server has a task of its own, and nothing that goes wrong in it reaches ano
 from nothing to the list of tools: the host waits for it for `startup_timeout` seconds, and gives it up after `startup_limit`.
 In between the child lives and the start goes on in the background: a package runner may be downloading what it is to run,
 and ending it would only make it begin again. A failed start is tried again in the background, with growing pauses, unless
-trying again cannot help: a configuration that cannot be right, a login that only a person can make. What dies heals in the client (`trimaran.client`);
+trying again cannot help: a configuration that cannot be right, a login that only a person can make. A connection that dies heals in the client (`trimaran.client`);
 here it is noticed, told, and the list is read again. A child that runs and does not answer is ended, and another started:
-nothing else would bring it back. What does not last is tried with growing pauses, too. Announced changes of the list are read when they come, but never more
+nothing else would bring it back. A server that does not last is tried with growing pauses, too. Announced changes of the list are read when they come, but never more
 often than every fifth of a second, whatever the server announces.
 
 The list is read whole, every page, and stays known while a server is away: names must not move (C40).
@@ -112,7 +112,7 @@ class ServerStatus(Struct, frozen=True, kw_only=True):
     withheld: int = 0
     """Definitions that have changed or are new, and wait for a person to agree."""
     sandbox: str = ""
-    """What its process may reach, in one line; empty if it has no sandbox."""
+    """The sandbox of its process, in one line; empty if it has none."""
 
     @property
     def glyph(self) -> str:

@@ -70,7 +70,7 @@ class FormattedTools:
         self.problems: list[str] = problems
         """The tools that the provider refuses or cuts, and why."""
         self.plan: BudgetPlan | None = plan
-        """What was shortened for a budget."""
+        """The cuts for a budget."""
         self.shortened: frozenset[Address] = shortened
         """The tools whose declared schema is not the whole one, or which are not declared."""
 
@@ -87,7 +87,7 @@ class ToolFormats:
     Args:
         catalog: The host's catalog; another catalog is another object.
         connected: The servers whose tools can be called now.
-        facts: What is known of definitions, this catalog's and earlier ones'.
+        facts: The known costs of definitions, this catalog's and earlier ones'.
     """
 
     def __init__(self, catalog: object, connected: Collection[str], facts: DefinitionFacts) -> None:

@@ -37,7 +37,7 @@ _COUNTING: Final = 0.01  # seconds that `prepare` computes before others get the
 
 @final
 class ToolOffers:
-    """What one host offers to models.
+    """The tools that one host offers to models.
 
     Args:
         budget: The host's own, before that of its files.
@@ -179,7 +179,7 @@ class ToolOffers:
             if report:
                 self._report(formats, format, budget, options, plan)
 
-        # What is left is Python without long calls, so a thread holds the loop for milliseconds at a time.
+        # The rest is Python without long calls, so a thread holds the loop for milliseconds at a time.
         await asyncio.to_thread(finish)
 
 

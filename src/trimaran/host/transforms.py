@@ -55,7 +55,7 @@ class TransformedTool(NamedTuple):
 
 @final
 class ToolTransforms:
-    """What an entry says about the tools of its server."""
+    """The transforms that an entry gives the tools of its server."""
 
     def __init__(
         self,

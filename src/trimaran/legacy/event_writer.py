@@ -198,7 +198,7 @@ class SessionEvents:
         self._most = most
         self._max_bytes = max_bytes
         self.held_bytes: int = 0
-        """Of the queue."""
+        """The size of the queue."""
         self._sizes: dict[str, int] = {}
         """Bytes of each open stream."""
         self._stored = _Stored(max_bytes, self._shorten)

@@ -128,7 +128,7 @@ class _Definitions:
         return self._whole(root, included)
 
     def _shallow_enough(self, root: Part) -> Schema:
-        """A schema without references, as deep as it may be large. What stands at its first level always stays."""
+        """A schema without references, as deep as it may be large. Its first level always stays."""
         if root.size <= self._most_bytes:
             return root.schema if root.size < _SURELY_COMPILES else _compilable(root.schema)
         schema = root.schema

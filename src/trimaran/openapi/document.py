@@ -29,7 +29,7 @@ _SWAGGER_STYLES: Final = {"csv": ("form", False), "multi": ("form", True), "ssv"
 
 
 class DocumentFault(Exception):
-    """What is wrong with one part of the document, for the log."""
+    """A fault of one part of the document, for the log."""
 
 
 class RawOperation(NamedTuple):
@@ -275,7 +275,7 @@ class Document:
         ]
 
     def resolve(self, node: Any) -> Any:
-        """What `node` is, references followed."""
+        """The `node`, references followed."""
         for _ in range(_MAX_HOPS):
             reference = node.get("$ref") if node.__class__ is dict else None
             if not isinstance(reference, str):
@@ -284,7 +284,7 @@ class Document:
         raise DocumentFault(f"the reference {as_map(node).get('$ref')!r} leads to itself")
 
     def target(self, reference: str) -> Any:
-        """What one reference points at; that may be a reference again."""
+        """The target of one reference; that may be a reference again."""
         if not reference.startswith("#"):
             raise DocumentFault(f"{reference!r} is in another document; put all of it into one (a bundler does that)")
         if reference in self._targets:

@@ -1,6 +1,6 @@
 """Which headers go to the API with a request: those of the operator, and those of the caller that the operator names.
 
-Nothing of the caller is passed on unless it is named. `Authorization` is no such header: `forward_token` passes the token
+Only named headers and tokens of the caller are passed on. `Authorization` is no such header: `forward_token` passes the token
 on, to the operations that take one (`security.py`). The transport's own headers are refused.
 """
 

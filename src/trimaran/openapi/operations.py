@@ -105,7 +105,7 @@ class Operation(Struct, frozen=True):
     constants: list[tuple[Placement, Any]]
     """Required values of which the document allows a single one: no arguments, they are always sent."""
     media_type: str | None
-    """Of the body, if the operation takes one."""
+    """The media type of the body, if the operation takes one."""
     needs_body: bool
     """A request without a single field has a body, too."""
     security: list[list[str]]
@@ -113,7 +113,7 @@ class Operation(Struct, frozen=True):
     credentials: list[tuple[str, str]]
     """Required parameters that are credentials, by place and name: some documents have them beside `security`."""
     statuses: dict[str, str]
-    """What the document says about each status."""
+    """The document's entry for each status."""
     server_url: str
     """Where the operation is, if the document names a server for it alone."""
 

@@ -71,7 +71,7 @@ def _result(operation: Operation, response: ApiResponse, output: Validator | Non
             )
         return CallToolResult.ok([_block(operation, response)])
     try:
-        # What clients would refuse as a message is not worth its time.
+        # A message that clients would refuse is not worth its time.
         check_depth(response.body, max_containers=MAX_CONTAINERS, max_members=MAX_ANSWER_MEMBERS)
         value = msgspec.json.decode(response.body)
     except (ValueError, RecursionError) as error:

@@ -100,7 +100,7 @@ class Part(NamedTuple):
 
 
 class _Target(NamedTuple):
-    """What a reference points at, and what is written in its place."""
+    """The target of a reference, and what is written in its place."""
 
     node: Mapping[str, Any]
     key: str
@@ -144,7 +144,7 @@ class SchemaConverter:
         return Part(schema, tuple(self._references), inevitable, len(encoded))
 
     def node(self, reference: str) -> Mapping[str, Any]:
-        """What a reference points at."""
+        """The target of a reference."""
         return self._target(reference).node
 
     def key(self, reference: str) -> str:
@@ -346,7 +346,7 @@ def _types_of(source: Mapping[str, Any]) -> tuple[list[str], bool]:
 
 
 def _items_of(source: Mapping[str, Any]) -> Any:
-    """The schema of each item. Of a tuple it is one of those of its places: providers know no other arrays."""
+    """The schema of each item. For a tuple it is one of its places' schemas: providers know no other arrays."""
     items = source.get("items")
     places = as_list(source.get("prefixItems"))
     if not places:

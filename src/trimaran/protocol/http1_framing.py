@@ -428,7 +428,7 @@ class KnownHead:
 
     Ids of tracing, a length, the name of a tool change with each call. `read` takes such a request apart without the
     parser. The fields that change are learned from the heads before, which the parser has read. The rest of the head must
-    be the same, byte for byte. What frames a request or decides who may send it is never taken for a value that changes,
+    be the same, byte for byte. A header that frames a request or decides who may send it is never taken for a value that changes,
     and a new value must be printable ASCII: so the parser would read the same. It reads or refuses whatever does not fit.
     """
 
@@ -539,7 +539,7 @@ class ResponseHead(Struct, frozen=True):
     """By lower-case name; a repeated one is joined."""
     is_chunked: bool
     length: int | None
-    """Of the body, where it is known."""
+    """The length of the body, if it is known."""
     keep_alive: bool
     is_plain_json: bool
     """The body is JSON, and nothing has to be unpacked."""

@@ -56,7 +56,7 @@ class IncomingCall:
     shape_error: str | None = None
     """Why `params` is None."""
     principal: object = None
-    """Who authenticated, or None. A custom authenticator may return an object of any class."""
+    """The authenticated caller, or None. A custom authenticator may return an object of any class."""
     exchange: Exchange = cast("Any", None)
     """Where everything that answers the call goes; set by the transport before the call is served."""
     session: CallSession | None = None

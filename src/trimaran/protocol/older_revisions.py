@@ -59,7 +59,7 @@ def _annotated(kind: str, value: Object, version: str) -> Object:
 def revise_definition(kind: str, value: Object, version: str, *, is_declared: bool = True) -> Object:
     """A tool, resource, template or prompt definition as this revision lists it.
 
-    What is not declared has no decision on how its results travel (see `envelope.py`): each value decides. An output schema
+    Without a declaration each value decides how it travels (see `envelope.py`). An output schema
     that admits objects and other values could then hold for some results only, so older revisions do not see it.
     """
     gated = _annotated(kind, value, version)

@@ -52,7 +52,7 @@ class _ErrorBody(Struct):
 
 @final
 class Frame(Struct):
-    """One message from a server. Of a reply, exactly one of `result` and `error` is set."""
+    """One message from a server. In a reply, exactly one of `result` and `error` is set."""
 
     jsonrpc: Literal["2.0"]
     id: RequestId | UnsetType | None = UNSET

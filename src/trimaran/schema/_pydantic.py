@@ -89,7 +89,7 @@ def _generator(*, is_form: bool) -> Any:
     return Untitled if is_form else Plain
 
 
-# Of what JSON Schema defines, these hold for every value of pydantic's types. Others do not: e-mail addresses and URLs
+# These keywords of JSON Schema hold for every value of pydantic's types. Others do not: e-mail addresses and URLs
 # take letters outside ASCII, IPv6 addresses a zone, times no zone, durations fractions; patterns are Python's.
 _FORMATS: Final = frozenset(("date-time", "date", "uuid", "ipv4", "hostname"))
 

@@ -464,5 +464,5 @@ def _judge(value: Any, validator: Validator, schema: Schema, notes: list[str] | 
             if notes is not None:
                 notes += repairs
             return value
-    # What could be repaired is not what is wrong.
+    # A part that could be repaired is not the fault.
     raise refuse(validator.errors(cast("object", value)), schema)

@@ -108,7 +108,7 @@ _NUMBERS: Final = {
 # Said in full: a schema without any rule reads like a mistake, and some clients take it for one.
 _ANYTHING: Final[list[Schema]] = [{"type": name} for name in ("string", "number", "boolean", "object", "array", "null")]
 # For arguments OpenAI refuses an array that does not say its items, at any depth, and the Inspector warns of items without a
-# rule. So arrays in arrays end somewhere. What a model fills in is seldom deeper, and the decoder takes what is.
+# rule. So arrays in arrays end somewhere. Models seldom fill in deeper values, and the decoder takes those.
 _ARRAYS_DEEP: Final = 2
 _PREFIX: Final = "#/$defs/"
 # Keywords that hold schemas by name, and those that hold plain values in which a "$ref" is just a word.

@@ -139,7 +139,7 @@ class Validator:
     def errors(self, value: object) -> list[Violation]:
         """The violations of `value`, at most twenty; empty when the schema admits it.
 
-        Of a large value it may be only the first.
+        For a large value it may be only the first.
         """
         return self._violations(value, _MAX_VIOLATIONS)
 
@@ -357,7 +357,7 @@ def _choices(error: Any) -> list[Any]:
 
 
 def _reason(error: Any, union: Any) -> str:
-    """What is wrong; of a union that `error` is from, everything that would have done in this place."""
+    """The fault; for an `error` of a union, everything that would have been right in this place."""
     if _choices(error):
         branches = [[error]] if union is None else _branches(union)
         here = [[inner for inner in branch if inner.instance_path == error.instance_path] for branch in branches]

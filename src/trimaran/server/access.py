@@ -1,8 +1,8 @@
-"""Who may see and use what, and whose things are whose.
+"""Access: who may see and use what, and who owns what.
 
 A *principal* is what an authenticator gave for a request: `trimaran.auth.Principal`, or an author's own object with
 `subject`, `issuer`, `scopes` and `expires_at` as far as it has them; None is an anonymous caller. Nothing here decides who
-is calling. What cannot be found out is refused: a `visible_to` that fails hides, a principal without scopes has none.
+is calling. A failure means refusal: a `visible_to` that fails hides, a principal without scopes has none.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def is_hidden(entry: Any, principal: object) -> bool:
 
 
 def identity(principal: object) -> Any:
-    """Who this is, for telling whether two requests come from the same caller: subject *and* issuer (R102).
+    """The identity that tells whether two requests come from the same caller: subject *and* issuer (R102).
 
     Authentication makes a new object for each request, so the object's identity says nothing. Principals without a
     subject are compared with `==`.
@@ -140,7 +140,7 @@ def same_principal(principal: object, other: object) -> bool:
 
 
 def owner_text(principal: object) -> str:
-    """Whose something is, as text that every process understands; empty for an anonymous caller.
+    """The owner of something, as text that every process understands; empty for an anonymous caller.
 
     By subject and issuer, as `identity` has it. A principal without a subject that is a plain value is that
     value. Any other is known to this process alone, and to no other process ever: what cannot be told is refused.

@@ -57,7 +57,7 @@ class ChangeListener(Protocol):
 
 @final
 class Changes:
-    """Who listens, and how a change reaches them."""
+    """The listeners, and how a change reaches them."""
 
     def __init__(self) -> None:
         self._listeners: dict[asyncio.AbstractEventLoop, set[Any]] = {}
@@ -322,9 +322,9 @@ class Listeners:
             changes.discard(subscription)
 
     async def _honoured(self, filter: NotificationFilter, call: IncomingCall) -> NotificationFilter:
-        """What of the filter this server can keep: a subset, never more.
+        """The part of the filter that this server can keep: a subset, never more.
 
-        What the caller lacks the scopes for is left out. What is hidden from it is kept, as an unknown URI would be.
+        Resources that the caller lacks the scopes for are left out. Hidden ones are kept, as an unknown URI would be.
         """
         capabilities = self._server.capabilities()
         principal = call.principal

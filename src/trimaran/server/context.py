@@ -120,7 +120,7 @@ class Context(Generic[State, Lifespan]):
 
     @property
     def auth(self) -> Principal | None:
-        """Who authenticated, or None. (A custom authenticator's own object, if it gives one.)"""
+        """The authenticated caller, or None. (A custom authenticator's own object, if it gives one.)"""
         return cast("Principal | None", self._call.principal)
 
     def header(self, name: str) -> str | None:
@@ -140,7 +140,7 @@ class Context(Generic[State, Lifespan]):
 
     @property
     def client_capabilities(self) -> Mapping[str, Json]:
-        """What the client says it can do."""
+        """The capabilities that the client declares."""
         return self._call.peer.capabilities
 
     @property
@@ -160,13 +160,13 @@ class Context(Generic[State, Lifespan]):
 
     @property
     def state(self) -> State:
-        """What `init` returned for this session (or, without sessions, for this server)."""
+        """The return value of `init` for this session (or, without sessions, for this server)."""
         session = self._call.session
         return self.server.runtime.dispatcher.startup.state if session is None else session.state
 
     @property
     def lifespan_state(self) -> Lifespan:
-        """What the server's `lifespan` yielded."""
+        """The value that the server's `lifespan` yielded."""
         return self.server.lifespan_state
 
     @property

@@ -91,7 +91,7 @@ class Exchange:
     expired: bool = False
     reason: str | None = None
     failure: ProtocolError | None = None
-    """What the client is told of a call that was ended from outside, and not by the client."""
+    """The error for a call that was ended from outside, and not by the client."""
     _slots: threading.Semaphore | None = None
     is_answered: bool = False
     """Has the call been answered for, while its handler would not end?"""
@@ -193,7 +193,7 @@ class Exchange:
 
 @final
 class _SilentSink:
-    """What a call has for an exchange once it is over: silence. It also keeps calls free of reference cycles."""
+    """The exchange of a call that is over: it sends nothing. It also keeps calls free of reference cycles."""
 
     cancelled: bool = True
     expired: bool = False
@@ -220,7 +220,7 @@ class _SilentSink:
 ENDED: Final = cast("Exchange", _SilentSink())
 
 
-# What threads have said and is on its way out; the loop itself keeps only weak references to tasks.
+# Messages of threads on their way out; the loop itself keeps only weak references to tasks.
 _sending: set[asyncio.Task[None]] = set()
 
 

@@ -147,7 +147,7 @@ class InputRounds:
 
     @property
     def answers(self) -> Mapping[str, Any]:
-        """What the client answered, by key."""
+        """The client's answers, by key."""
         return self._journal.answers
 
     @property
@@ -274,7 +274,7 @@ class ModernVoice:
 
 
 def _binding(call: IncomingCall) -> bytes:
-    """What a state is good for: this caller, this method, these arguments."""
+    """The scope of a state: this caller, this method, these arguments."""
     params = call.params
     name = getattr(params, "name", None) or getattr(params, "uri", "")
     arguments = getattr(params, "arguments", UNSET)

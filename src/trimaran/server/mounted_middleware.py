@@ -24,7 +24,7 @@ Locate: TypeAlias = "Callable[[Server, IncomingCall], tuple[Registry[Any], str] 
 
 
 def mounted_middleware(outer: Server, inner: Server, method: str) -> Middleware | None:
-    """What goes around a method of the outer server for the sake of a server that it has mounted; None if nothing does."""
+    """The wrapper around a method of the outer server for a server that it has mounted; None if there is none."""
     locate = _LOCATE.get(method)
     chain = inner.runtime.dispatcher.travelling(method) if locate is not None else []
     if locate is None or not chain:

@@ -9,7 +9,7 @@ rebuilt when anything below has changed and somebody looks. Each mounted entry p
 every entry through this registry's own ones: an adapt returns the entry, a changed copy, or None to leave it out. It is
 called once per entry. An entry that it refuses is left out, never served unchanged.
 
-No entry hides another. Whoever asks for a name that is taken (`add`, `mount`, `transform`) gets a DeclarationError. A
+No entry hides another. `add`, `mount` and `transform` raise a DeclarationError for a name that is taken. A
 name that comes later by itself is left out, and the log says so once; the entry that was registered first stays.
 """
 
@@ -37,7 +37,7 @@ _ORDER_REMEDY: Final = (
 
 
 class Entry(Protocol):
-    """What a registry holds."""
+    """An entry of a registry."""
 
     key: str
     place: int
@@ -117,9 +117,9 @@ class Registry(Generic[E]):
         self._transforms: list[_Adapter[E]] = []
         self._awaited: Callable[[], Exception] | None = None
         self._sources: dict[str, _Source[E]] = {}
-        """Of the present view: where each mounted entry comes from."""
+        """The origin of each mounted entry of the present view."""
         self._faults: set[str] = set()
-        """What is wrong with the present view, and was logged."""
+        """The logged problems of the present view."""
         self._listeners: list[Callable[[], None]] = []
         self._lock = threading.RLock()
         self._last_place = 0
@@ -256,7 +256,7 @@ class Registry(Generic[E]):
 
     @property
     def faults(self) -> frozenset[str]:
-        """What is left out of the present view, and why: names that two entries have, changes that do not fit."""
+        """The entries left out of the present view, and why: names that two entries have, changes that do not fit."""
         self._settle()
         return frozenset(self._faults)
 

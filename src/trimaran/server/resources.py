@@ -192,7 +192,7 @@ class Resources:
         return await in_rounds(call, self._read(uri, call), f"resource {uri!r}", self._server)
 
     def _find(self, uri: str, principal: Any) -> Found | None:
-        """What is read under this URI by this caller."""
+        """The resource that this caller reads under this URI."""
         entry = self._server.resources.get(uri)
         if entry is not None and not is_hidden(entry, principal):
             return entry, None
@@ -220,7 +220,7 @@ class Resources:
             kwargs[entry.context] = Context(call, server, uri=uri, params=matched)
         value = await entry.handler.run(kwargs, call, server.runtime.threads)
         result = read_result(value, uri, entry.definition.mime_type)
-        # What not everybody may read must not be kept for everybody; nor what may have been made for one caller.
+        # A text that not everybody may read, or that may have been made for one caller, must not be kept for everybody.
         is_private = call.principal is not None or bool(entry.scopes) or entry.visible_to is not None
         return server.runtime.dispatcher.with_cache_hints(result, entry.cache_ttl, is_private=is_private)
 
@@ -256,7 +256,7 @@ class Resources:
         match = self._find(uri, principal)
         if match is not None:
             return not match[0].scopes or grants(principal, match[0].scopes)
-        # Of what is not declared at all, anyone may hear.
+        # Anyone may hear of a resource that is not declared at all.
         return server.resources.get(uri) is None and not any(
             template.template.match(uri) is not None for template in server.templates.entries()
         )
@@ -288,7 +288,7 @@ async def in_rounds(call: IncomingCall, body: Coroutine[Any, Any, Any], owner: s
 
 
 def failure(owner: str, error: BaseException, server: Server) -> ProtocolError:
-    """What a peer hears of a handler that failed: its own words if they were meant, else an id to find it by (R50)."""
+    """The error of a failed handler for the peer: its own text if that was meant for it, else an id to find it by (R50)."""
     if is_meant(error) or is_silence(error):
         return ProtocolError.internal_error(str(error), status=200)
     number = incident(owner, error)

@@ -191,7 +191,7 @@ def _explicit(result: CallToolResult, output: Validator | None) -> CallToolResul
 
 def _with_structure(value: Any, output: Validator, content: Any = UNSET) -> CallToolResult:
     raw = encode(value)
-    # What the client will see is what is checked.
+    # The check is made on what the client will see.
     if not output.is_valid(value if isinstance(value, (int, str)) else msgspec.json.decode(raw)):
         _fill_in_defaults(value)
         raw = encode(value)

@@ -44,7 +44,7 @@ class RouteRequest(msgspec.Struct, kw_only=True, frozen=True):
     """The address of the caller, if it is known."""
 
     def json(self) -> Json:
-        """The body, decoded from JSON. What is none, or too deep, is answered with 400."""
+        """The body, decoded from JSON. Text that is no JSON, or too deep, is answered with 400."""
         try:
             check_depth(self.body, max_containers=MAX_CONTAINERS)
             return msgspec.json.decode(self.body)

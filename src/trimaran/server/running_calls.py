@@ -65,7 +65,7 @@ class RunningCalls:
         self._deadlines = Deadlines()
         self._fullness = Outage(logger, "there is room for calls again")
         self._bytes = 0
-        """Of the arguments of all calls at work."""
+        """The bytes of the arguments of all running calls."""
         self._listening = 0
         """Those of them that only listen: they do no work, and have a limit of their own."""
         self._is_stopping = False

@@ -4,7 +4,7 @@
 it: the dispatcher, the encoder, the threads, the listeners of changes, start and stop. It has no options of its own and
 knows no transport and no revision.
 
-Who keeps a server running: itself (`Server.start`), the servers it is mounted on, and clients in this process. Servers are
+The keeper of a running server: itself (`Server.start`), the servers it is mounted on, and clients in this process. Servers are
 counted as users, in-memory clients as holders; `stop_for` of the last user ends everything, `release` of the last holder ends
 what a call has started, unless there is a user.
 """

@@ -688,7 +688,7 @@ class Server:
 
     @property
     def lifespan_state(self) -> Any:
-        """What `lifespan` yielded."""
+        """The value that `lifespan` yielded."""
         return self.runtime.startup.value
 
     def __repr__(self) -> str:

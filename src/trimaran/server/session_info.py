@@ -1,4 +1,4 @@
-"""What is known of a legacy session, for whoever looks after a server. It is a picture of one moment."""
+"""The facts about a legacy session, for the operator of a server. It is a picture of one moment."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ class SessionInfo(Struct, frozen=True, kw_only=True):
     """One live session of a client of the revisions before 2026-07-28."""
 
     id: str
-    """What the client sends as Mcp-Session-Id. Whoever knows it, and is the same principal, can use the session."""
+    """The client's Mcp-Session-Id. A caller that knows it, and is the same principal, can use the session."""
     version: str
     """The revision that was agreed on."""
     client: Implementation | None
-    """What the client calls itself."""
+    """The client's name and version."""
     capabilities: Mapping[str, Json]
-    """What the client declared that it can do: sampling, elicitation, roots."""
+    """The capabilities that the client declared: sampling, elicitation, roots."""
     principal: object
-    """Who authenticated; None for an anonymous caller, and for one whom this process has not met yet."""
+    """The authenticated caller; None for an anonymous one, and for one that this process has not met yet."""
     is_initialized: bool
     """Has the client finished the handshake?"""
     age: float

@@ -1,4 +1,4 @@
-"""What must have happened before the first call of a server, and what ends it: lifespan, readiness, `init`.
+"""The steps before the first call of a server, and at its end: lifespan, readiness, `init`.
 
 `ServerRuntime` owns the one `Startup` of a server. It is a gate around calls only while it is needed: once it is passed, the
 dispatcher folds it away.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @final
 class Startup:
-    """What must have happened before the first call: lifespan entered, readiness reached, sessionless state made.
+    """The steps before the first call: lifespan entered, readiness reached, sessionless state made.
 
     It happens once, on the first call if nobody asked earlier, so that no framework needs to run a lifespan (P14).
     """
@@ -44,7 +44,7 @@ class Startup:
         self._task: asyncio.Task[None] | None = None
         self.value: Any = None
         self.state: Any = None
-        """What `init` returned for calls without a session."""
+        """The return value of `init` for calls without a session."""
         self.ready: bool = False
 
     @property

@@ -73,7 +73,7 @@ class ThreadPool:
         self._free = 0
         """Threads that wait for work and have none promised to them."""
         self._running: dict[int, tuple[Callable[..., Any], float]] = {}
-        """What each thread runs, and since when."""
+        """The work of each thread, and since when it runs."""
         self._full_since: float | None = None
         """When the last free thread was taken, or one was last done: while none is free."""
         self._trouble: Any = None

@@ -223,7 +223,7 @@ def _set_limits(
     long_running: LongRunning,
     resumable: bool,
 ) -> None:
-    # What a caller without a type checker may pass: "30", or a timedelta.
+    # Values that a caller without a type checker may pass: "30", or a timedelta.
     if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or timeout <= 0):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DeclarationError(f"{label}: timeout must be a positive number of seconds, not {timeout!r}")
     check_seconds(f"{label}: timeout", timeout, DeclarationError)
@@ -448,7 +448,7 @@ class Tools:
             return self._failed(entry, call, error)
 
     def gate(self, entry: ToolEntry, call: IncomingCall) -> None:
-        """What must hold before a tool is looked at any further."""
+        """The checks before a tool is looked at any further."""
         # Scopes first: a caller that may not use the tool learns nothing else about it (R183).
         if entry.scopes:
             require_scopes(call, entry.scopes)

@@ -1,4 +1,4 @@
-"""What may be written about a tool that is shown otherwise than its author declared it: the options, and their mistakes.
+"""The options that show a tool otherwise than its author declared it, and their mistakes.
 
 The same options are keywords of `server.transform`, values of `mount(transforms=...)` and, as far as they are data, tables
 in configuration. Here they are only checked, each by itself. Whether they fit a tool is found out by `transforms.py`.
@@ -33,7 +33,7 @@ class Wrap(Protocol):
 
 
 class TransformOptions(TypedDict, total=False):
-    """What may be changed about a tool."""
+    """The changes to a tool."""
 
     name: str
     title: str
@@ -144,7 +144,7 @@ def _argument_fault(argument: Any) -> tuple[str, str] | None:
 
 
 def _kind(value: Any) -> str:
-    """What a value is, without the value itself, which may be a secret in the wrong place."""
+    """The type of a value, without the value itself, which may be a secret in the wrong place."""
     if value is None:
         return "nothing"
     if isinstance(value, str):

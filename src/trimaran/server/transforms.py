@@ -271,7 +271,7 @@ def _whole_reader(plan: ArgumentPlan) -> Callable[..., dict[str, Any]]:
 
 
 def _opened(value: Any) -> Any:
-    """What a tool returned, for the code around it.
+    """The return value of a tool, for the code around it.
 
     Raises:
         ToolError: the result says that it is an error.
@@ -280,7 +280,7 @@ def _opened(value: Any) -> Any:
         raise value
     if isinstance(value, Raw):
         value = decode_result(value)
-        # What the other server says about itself is not for the caller of this one.
+        # The other server's description of itself is not for the caller of this one.
         value.meta = {
             key: part for key, part in (as_object(value.meta) or {}).items() if not key.startswith(_PROTOCOL)
         } or None

@@ -1,4 +1,4 @@
-"""What outlives a request, or a process: stores for sessions, events, tasks and messages, and the logins of clients.
+"""State that outlives a request, or a process: stores for sessions, events, tasks and messages, and the logins of clients.
 
     async with open_store("redis://localhost") as store:
         await store.bus.publish("news", b"...")

@@ -59,7 +59,7 @@ class BusListener:
 
 @final
 class Switchboard:
-    """Who in this process listens to which topic.
+    """The listeners of each topic in this process.
 
     `open_topic` is awaited for each topic of a new listener: when it returns, messages of that topic reach this process.
     `close_topic` is called when the last listener of a topic has left.

@@ -9,7 +9,7 @@ A cassette is JSON Lines, made to be read in a diff. The first line is the heade
 A message that is not JSON stands as text under "raw". Secrets never reach the file: values under names such as `authorization`,
 `password` or `api_key`, and texts that begin with "Bearer " or "Basic ", are replaced.
 
-On playing back, a message of the client's is looked for by method and params. What differs from run to run does not count:
+On playing back, a message of the client's is looked for by method and params. Values that differ from run to run do not count:
 ids, progress tokens, the client's name and version, trace context, and what was redacted.
 """
 
@@ -374,7 +374,7 @@ class Replayer:
         return False
 
     def _discovery(self) -> dict[str, Any]:
-        """What to answer to a `server/discover` that was not recorded, or not where it now comes."""
+        """The answer to a `server/discover` that was not recorded, or not where it now comes."""
         messages = [entry.message for entry in self._entries]
         discoveries = {_key(m.get("id")) for m in messages if m.get("method") == "server/discover"}
         for message in messages:

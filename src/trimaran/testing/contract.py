@@ -1,4 +1,4 @@
-"""What every channel must do, as checks that can be run on any of them.
+"""The contract of every channel, as checks that can be run on any of them.
 
 A check is given `make`, which makes a fresh channel each time it is called, plainly or as a coroutine. The far end must send
 back each message it gets. There are two ways to have such a far end:

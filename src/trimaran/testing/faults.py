@@ -128,7 +128,7 @@ def seeded_plan(
 
 
 class _MessageFate(Struct):
-    """What becomes of one message."""
+    """The fate of one message."""
 
     number: int
     messages: list[bytes]

@@ -1,7 +1,7 @@
 """The pytest fixtures: `mcp_client`, `mcp_server_url` and `mcp_cassette`.
 
 pytest imports this module in every run where Trimaran is installed, so it loads nothing else until a fixture is used. Each
-fixture is a factory to await. What they made is closed after the test, last first, in the loop it was made in: it does not
+fixture is a factory to await. Their clients and servers are closed after the test, last first, in the loop they were made in: it does not
 matter in which task a client was opened, nor which loop scope the test has (P41).
 
 They need a runner of async tests: pytest-asyncio, or anyio's for tests marked `anyio`.

@@ -78,11 +78,11 @@ class ScriptedPeer:
 
         Args:
             method: The method that the client must send next.
-            params: What its params must hold; more may be there. Or a function of them that returns or asserts something.
+            params: The fields that its params must have; more may be there. Or a function of them that returns or asserts something.
             result: The answer, or a function of the params, plain or async, that makes it. A ProtocolError it raises
                 is the answer. Without a result and an error there is none: see `reply`.
             error: The answer as (code, message) or (code, message, data).
-            then: What to say after the answer, as for `say`.
+            then: The messages after the answer, as for `say`.
         """
         if result is not _NOTHING and error is not None:
             raise TypeError("an answer is a result or an error, not both")
@@ -117,7 +117,7 @@ class ScriptedPeer:
         Args:
             message: The method of a notification; a message as a mapping, where `jsonrpc` may be left out; bytes, sent
                 as they are; or a function that makes one of these from the last expected message.
-            params: Of the notification, if `message` is a method.
+            params: The params of the notification, if `message` is a method.
         """
         if params is not None:
             message = {"method": message, "params": params}
@@ -137,7 +137,7 @@ class ScriptedPeer:
         """Send the client a request and wait for its reply, as servers before 2026-07-28 may.
 
         Args:
-            method: What to ask for.
+            method: Its method.
             params: Its params.
             answer: Fields that the reply must have, e.g. `{"result": {"roots": []}}`; or a function of the reply.
         """

@@ -1,7 +1,7 @@
-"""What every store must do, as checks that can be run on any of them.
+"""The contract of every store, as checks that can be run on any of them.
 
 A check is given `make`, which makes a store each time it is called, plainly or as a coroutine; it need not be started. If
-the store says that it is shared, two of them must see the same things, as two processes would. What a check writes has ids
+the store says that it is shared, two of them must see the same things, as two processes would. The records of a check have ids
 made by chance, so a store may be used for many checks, and hold other things besides.
 
 A check that fails raises AssertionError. It always closes the stores that it opened.
@@ -695,7 +695,7 @@ async def a_worker_answers_what_it_is_asked(make: Make) -> None:
 
 
 async def a_poisoned_message_is_dropped_and_counted(make: Make) -> None:
-    """Who sends nonsense disturbs nobody."""
+    """A publisher of nonsense disturbs nobody."""
     async with _two(make) as (store_a, store_b):
         worker = _id()
 

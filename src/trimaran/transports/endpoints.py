@@ -54,7 +54,7 @@ class Endpoints:
     def _of(self, request: HttpRequestHead) -> Engine:
         return self._by_path.get(request.path, self.main)
 
-    # What a carrier asks of an engine
+    # The questions of a carrier to an engine
 
     @property
     def path(self) -> str:

@@ -55,7 +55,7 @@ class FixedHeaders(list[tuple[str, str]]):
         self.rendered: dict[int, bytes] = {}
 
 
-# What RFC 3986 has in a path, less what some servers decode and others do not.
+# The characters of a path in RFC 3986, less those that some servers decode and others do not.
 _PATH: Final = re.compile(r"[A-Za-z0-9\-._~!$&'()*+,;=:@/]*")
 
 JSON: Final[Pairs] = FixedHeaders([("content-type", "application/json")])

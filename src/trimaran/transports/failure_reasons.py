@@ -49,7 +49,7 @@ def connection_reason(error: BaseException) -> str:
 
 
 def connection_hint(error: BaseException) -> str:
-    """What to look at, behind the reason: nothing, where the server is there or has nothing to do with it."""
+    """The advice after the reason: nothing, if the server is there or has nothing to do with it."""
     inner: Any = getattr(error, "os_error", None) or error
     is_local = isinstance(inner, OSError) and _number(inner) in TOO_MANY_FILES
     return "" if is_local or is_not_tls(error) else "; is the server running?"

@@ -244,7 +244,7 @@ class _Meter(asyncio.Protocol):
         self._protocol.resume_writing()
 
 
-# Of the request that the current task makes; aiohttp makes its response in the same task.
+# The limit of the current task's request; aiohttp makes its response in the same task.
 _meter: ContextVar[_Meter] = ContextVar("_meter")
 
 

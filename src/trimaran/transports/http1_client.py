@@ -52,7 +52,7 @@ class Response(Protocol):
 
     @property
     def length(self) -> int | None:
-        """Of the body, where it is known."""
+        """The length of the body, if it is known."""
         ...
 
     @property
@@ -387,7 +387,7 @@ class PlainPool:
     def post(self, url: str, start: bytes, body: bytes) -> tuple[Line, asyncio.Future[PlainResponse]] | None:
         """Send a prepared POST on an idle connection, and the future of its answer; None if no connection is idle.
 
-        Whoever stops waiting calls `give_up` of the connection.
+        A caller that stops waiting calls `give_up` of the connection.
         """
         line = self._take()
         if line is None:

@@ -189,7 +189,7 @@ class HttpWire:
         headers: Mapping[str, str] | None,
         accept: str | None = None,
     ) -> Response:
-        """What becomes of a request to the target that was not answered with success, where there are no credentials."""
+        """The outcome of a request to the target that failed, if there are no credentials."""
         sent = NOTHING
         if response.status in _REDIRECTS:
             self._redirected(response, verb, None)
@@ -342,7 +342,7 @@ class HttpWire:
             response.close()
 
     async def refusal(self, response: Response) -> Frame | UnexpectedStatus:
-        """What a response with an error status says: a JSON-RPC error in its body, under any status, or the status."""
+        """The error of a response with an error status: a JSON-RPC error in its body, under any status, or the status."""
         body = await self.error_body(response)
         try:
             frame = read_frame(body)

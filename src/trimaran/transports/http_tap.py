@@ -13,7 +13,7 @@ from .http1_client import Response
 
 
 class HttpExchange(Protocol):
-    """Who hears of one HTTP request. The methods must be quick and must not raise."""
+    """The listener for one HTTP request. The methods must be quick and must not raise."""
 
     def answered(self, status: int, headers: Mapping[str, str]) -> None:
         """The head of the response is here; header names are in lower case."""

@@ -206,7 +206,7 @@ class LoopbackLogin:
 
 @final
 class _Visitors:
-    """Who stands there, oldest first, and what they are told."""
+    """The open connections, oldest first, and the page for each."""
 
     def __init__(self, answer: Callable[[bytes], bytes]) -> None:
         self.answer = answer

@@ -107,7 +107,7 @@ class MemoryLink:
         """At once."""
 
     async def finish(self) -> None:
-        """What is under way is its caller's own."""
+        """A running call belongs to its caller."""
 
     async def close(self) -> None:
         self._is_closed = True

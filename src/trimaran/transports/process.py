@@ -89,7 +89,7 @@ class ChildChannel:
         env: Variables to add to the environment, or to change in it.
         inherit_env: Pass on our whole environment, with every secret in it.
         cwd: The directory to run in; by default ours.
-        sandbox: What it may reach; None: all that we may.
+        sandbox: Its sandbox; None: it may reach all that we may.
         max_message_bytes: How long an inbound message may be.
         grace: Seconds between the rungs of `close`: EOF, SIGTERM, SIGKILL.
         on_stderr: Called with each line of stderr. They are also logged, as DEBUG, to "trimaran.child".
@@ -607,7 +607,7 @@ class _Child:
             raise
 
     async def _end(self) -> None:
-        # It is cancelled when the loop is being ended. What follows takes milliseconds; to skip it would leave a process.
+        # It is cancelled when the loop is being ended. The rest takes milliseconds; to skip it would leave a process.
         with contextlib.suppress(asyncio.CancelledError):
             await self._ask_to_end()
         if self._process is None:

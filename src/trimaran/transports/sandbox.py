@@ -5,7 +5,7 @@ Nothing runs without the sandbox that was asked for: where the tool is missing, 
 On Linux the process gets namespaces of its own. It sees the system's programs and libraries, its own program and runtime, and
 the listed paths, all but the writable ones read-only; a home and a /tmp that are empty and vanish; no process but its own;
 no network but a loopback of its own. Processes that it starts are in there with it, and end with it: the kernel ends all of a
-process namespace with its first process, daemons too. What namespaces leave open, a filter closes. On macOS a profile that denies by default is applied to the process
+process namespace with its first process, daemons too. A filter closes what namespaces leave open. On macOS a profile that denies by default is applied to the process
 and what it starts; a daemon that leaves its group there is out of reach.
 
 A list of hosts needs a way out: `sandbox_proxy.py` runs outside and lets through what is listed. On Linux its socket is bound
@@ -31,7 +31,7 @@ from .sandbox_filter import build_filter
 
 # Directories of the system, each as it is: on merged systems /bin is a link to usr/bin.
 _SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/gnu/store")
-# What programs read of /etc to start at all: the linker's, names of users, certificates, time. No secrets, no settings.
+# The files of /etc that programs need to start at all: the linker's, names of users, certificates, time. No secrets, no settings.
 _ETC: Final = (
     "ld.so.cache ld.so.conf ld.so.conf.d alternatives passwd group nsswitch.conf localtime timezone ssl pki ca-certificates "
     "ca-certificates.conf crypto-policies mime.types protocols services os-release"
@@ -89,7 +89,7 @@ class _Mounts:
 
     def words(self) -> list[str]:
         ordered = sorted(self._mounts.items(), key=lambda mount: mount[0].rstrip("/").count("/"))
-        # What an outer mount shows in the same way needs none of its own; it may be a link there, which cannot be mounted on.
+        # A path that an outer mount shows in the same way needs none of its own; it may be a link there, which cannot be mounted on.
         return [
             word for path, words in ordered if words[0] != self._outer(path) or words[0] not in _BINDS for word in words
         ]

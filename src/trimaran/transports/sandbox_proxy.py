@@ -41,7 +41,7 @@ class _Wish(NamedTuple):
     host: str
     port: int
     first: bytes
-    """What is sent there first; empty for a tunnel."""
+    """The bytes sent there first; empty for a tunnel."""
     is_tunnel: bool
 
 

@@ -221,7 +221,7 @@ def _can_poll(descriptor: int) -> bool:
     if sys.platform == "win32":
         return False
     mode = os.fstat(descriptor).st_mode
-    # Of the character devices only a terminal can be waited for: epoll refuses /dev/null.
+    # Only a terminal can be waited for among the character devices: epoll refuses /dev/null.
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or (stat.S_ISCHR(mode) and os.isatty(descriptor))
 
 

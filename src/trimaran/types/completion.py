@@ -24,7 +24,7 @@ class CompletionArgument(Value, frozen=True):
 
 
 class CompleteContext(Value, frozen=True):
-    """What the person has already filled in."""
+    """The values that the person has already filled in."""
 
     arguments: dict[str, str] | None = None
 

@@ -1,4 +1,4 @@
-"""What a server may ask of a client in the middle of a call: elicitation, sampling, roots; and how the modern era carries it."""
+"""A server's requests in the middle of a call: elicitation, sampling, roots; and how the modern era carries them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SamplingMessage(Wire):
 
 
 class CreateMessageResult(Wire):
-    """What the client's model said. `content` is one block or a list of blocks, as mappings."""
+    """The answer of the client's model. `content` is one block or a list of blocks, as mappings."""
 
     role: Literal["user", "assistant"]
     content: Json

@@ -8,7 +8,7 @@ from .wire import Json, Name, Params, Uri, Value, Wire
 
 
 class NotificationFilter(Value, frozen=True):
-    """What a listener wants to hear, and, in the acknowledgement, what it will."""
+    """The changes that a listener wants to hear of, and, in the acknowledgement, those that it will."""
 
     tools_list_changed: bool | None = None
     prompts_list_changed: bool | None = None

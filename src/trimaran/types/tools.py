@@ -67,7 +67,7 @@ class CallToolParams(Params, frozen=True, kw_only=True):
 
 
 class CallToolResult(Wire, omit_defaults=True):
-    """What a tool call ends in. Handlers may return one to say everything themselves."""
+    """The result of a tool call. Handlers may return one to say everything themselves."""
 
     content: Sequence[ContentBlock | dict[str, Json]] | list[Json]
     structured_content: Json | UnsetType = UNSET

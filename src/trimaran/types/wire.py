@@ -17,7 +17,7 @@ MAX_URI: Final = 8192
 MAX_NAME: Final = 1024
 """Characters of what a request names: a tool, a prompt, an argument, a task, itself. Models are offered 64 or 128."""
 
-# What a request names is looked up, kept and repeated in messages; so its length is checked while it is decoded.
+# Names in a request are looked up, kept and repeated in messages; so their length is checked while they are decoded.
 Name: TypeAlias = Annotated[str, Meta(max_length=MAX_NAME)]
 Uri: TypeAlias = Annotated[str, Meta(max_length=MAX_URI)]
 Cursor: TypeAlias = Annotated[str, Meta(max_length=MAX_URI)]

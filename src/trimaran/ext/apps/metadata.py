@@ -52,7 +52,7 @@ def ui_tool(
 
     Args:
         resource_uri: The view that shows the tool's results; None for a tool that a view only calls.
-        visibility: Who may call it: the model, the app (the view), or both.
+        visibility: The permitted callers: the model, the app (the view), or both.
         meta: Other members of the tool's `_meta`.
     """
     if isinstance(visibility, str):

@@ -9,7 +9,7 @@ A file is read when it is asked for and not before, only if the skill's entry li
 it. It is handed out if its size and digest are those of the entry, and for the SKILL.md itself if its frontmatter says what
 the entry says; else the read raises and the content is dropped.
 
-What this proves is that the content is what was listed, and so what somebody approved: not that it is harmless. It is text
+This proves that the content is what was listed, and so what somebody approved: not that it is harmless. It is text
 of the server's, for a model to distrust. No field of it grants anything here; `allowed-tools` is a wish.
 """
 

@@ -7,7 +7,7 @@
 
 A folder with a SKILL.md is a skill; everything below it belongs to it, skills inside it too. Files whose name begins with a
 dot, and `__pycache__`, belong to nobody: they are neither listed nor read. A link is followed only to a file inside the
-folder. What is outside of every skill is not served.
+folder. Files outside of every skill are not served.
 
 A look at the folder makes a `Snapshot`, which never changes. Files are read again only if the file system says that they
 were touched. Nothing here is async: the server calls it from its threads, one look at a time.

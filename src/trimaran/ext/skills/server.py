@@ -7,7 +7,7 @@ SKILL.md is listed among the server's own, the rest is read by its URI. URIs are
 on disk, so no path of a caller's ever reaches the file system.
 
 The folder is looked at again whenever skills are asked for. What is sent is what the listing says: a file that changed since
-the last look is noticed when it is read, by its digest, and the listing follows first. Whoever listens hears that the list
+the last look is noticed when it is read, by its digest, and the listing follows first. Listeners hear that the list
 of resources changed. A skill that breaks while the server runs is left out and complained about in the log; one that is
 broken at the start is a DeclarationError.
 """
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 log: logging.Logger = logging.getLogger("trimaran.server")
 
-# Of a page. An entry is never split, and a thousand entries of 512 files each would be no message any client takes.
+# The size of a page. An entry is never split, and a thousand entries of 512 files each would be no message any client takes.
 _PAGE_FILES: Final = 4096
 
 _TEMPLATE: Final = "skill://{+path}"

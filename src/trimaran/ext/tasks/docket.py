@@ -3,7 +3,7 @@
     server.enable_extension(Docket())      or    trimaran serve FILE --store redis://... --tasks docket
     await docket.work(concurrency=10)      or    trimaran worker FILE --store redis://...
 
-What is true of a task stands in its record, and only there: its status, its journal, who holds it and until when. The docket, by
+The state of a task is in its record, and only there: its status, its journal, who holds it and until when. The docket, by
 the package `pydocket`, delivers ids: to one worker that has room, in order, and to another one if that worker dies before it has
 begun. It is never asked how a task stands. So an id that comes twice, late, or for nothing does no harm: `Tasks.run_record` claims
 the task first, and who comes second does nothing.

@@ -534,7 +534,7 @@ class Tasks:
     async def run_record(self, id: str) -> bool:
         """Claim a task and run it to its end in this process; False if it is not ours to run, or was lost on the way.
 
-        What the tool raises is in the task. A task that cannot be gone on with is failed, with the reason. Cancelled, it
+        An exception of the tool is in the task. A task that cannot be gone on with is failed, with the reason. Cancelled, it
         stops the body, and leaves a resumable task to another process.
 
         Raises:

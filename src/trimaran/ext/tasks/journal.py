@@ -39,7 +39,7 @@ class JournalReply(Struct, frozen=True, omit_defaults=True):
 
     value: Any = None
     code: int | None = None
-    """Of a ProtocolError."""
+    """The code of a ProtocolError."""
     message: str | None = None
     data: Any = None
     kind: str = ""

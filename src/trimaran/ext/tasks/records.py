@@ -2,7 +2,7 @@
 
 They live in the store of the server's fleet, or in this process's memory if it has none; it is the same model. A change reads a
 record, makes another of it, and writes that if nobody was faster; then it is told: here at once, to other processes as news.
-Nothing hangs on the news. Whoever waits looks again after a while, at the cost of time only.
+Nothing hangs on the news. A waiting caller looks again after a while, at the cost of time only.
 
 A task that has ended is kept for an hour after its end (R79), and never less than the time to live it promised. One that works
 is kept until it has ended; one that waits for an answer, for its time to live.

@@ -1,6 +1,6 @@
 """How a task came about, written down: enough to make its call again in another process.
 
-What cannot be written is not guessed. A caller is known again by its `Principal`, or by the subject, issuer and scopes of an
+A value that cannot be written is not guessed. A caller is known again by its `Principal`, or by the subject, issuer and scopes of an
 authenticator's own object; a caller that has none of these would come back as a stranger, so its tasks are not run again.
 Headers do not come back, nor what middleware left on the call: middleware runs again, around the whole of it.
 """

@@ -98,7 +98,7 @@ _NEEDED: Final[Mapping[OAuthMode, tuple[str, ...]]] = {
     "enterprise_managed": ("client_id", "idp_token_url"),
     "token_exchange": ("client_id", "token_url"),
 }
-# Of these keys one may be there, and where it says True one must.
+# At most one of these keys may be there; where it says True, one must.
 _ONE_OF: Final[Mapping[OAuthMode, tuple[tuple[tuple[str, ...], bool], ...]]] = {
     "client_credentials": ((_CLIENT, True),),
     "enterprise_managed": ((_CLIENT, False), (_SUBJECT, True)),
@@ -127,7 +127,7 @@ class _Notes:
         self.problems.append(Problem(self._source.file, message, whole, self.line(key), kind))
 
     def line(self, key: str) -> int | None:
-        """Of the key; of the nearest table around it, where the key itself has none."""
+        """The line of the key, or of the nearest table around it."""
         while key:
             if key in self._lines:
                 return self._lines[key]
@@ -172,8 +172,8 @@ def read_entry(
 
     Args:
         lines: The lines of its keys, by their path below the entry.
-        default_pins: What the file says about pins at its top.
-        default_trust: What the file says in `[trust]`.
+        default_pins: The file's own setting for pins.
+        default_trust: The file's `[trust]`.
     """
     notes = _Notes(source, f"server.{key_text(name)}", lines)
     if not isinstance(table, Mapping):
@@ -628,7 +628,7 @@ def _flag(value: Any) -> bool:
 
 
 def read_pin_mode(value: Any) -> PinMode:
-    """What `pins` says.
+    """The value of `pins`.
 
     Raises:
         ValueError: it is none of the modes.

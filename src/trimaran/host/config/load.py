@@ -106,7 +106,7 @@ def read_config(texts: Sequence[tuple[Source, str]], machine: Machine) -> HostCo
     places: dict[str, str] = {}
     for source, text in texts:
         whole = read_toml(text, source.file)
-        # Of a translation the lines say nothing.
+        # The lines of a translation mean nothing.
         lines = {} if source.file.endswith(".json") else lines_of(text)
         lines_by_server = _by_server(lines)
         problems += _unknown(whole, source, lines)
@@ -176,7 +176,7 @@ def _global_rules(whole: Mapping[str, Any], source: Source, lines: Mapping[KeyPa
 
 
 def _pin_mode(whole: Mapping[str, Any], source: Source, lines: Mapping[KeyPath, int]) -> PinMode | None:
-    """What the file says about the pins of its own servers: a project's file does not loosen the user's."""
+    """The file's setting for the pins of its own servers: a project's file does not loosen the user's."""
     if "pins" not in whole:
         return None
     try:
@@ -186,7 +186,7 @@ def _pin_mode(whole: Mapping[str, Any], source: Source, lines: Mapping[KeyPath, 
 
 
 def _trust(whole: Mapping[str, Any], source: Source, lines: Mapping[KeyPath, int]) -> TrustEntry:
-    """What the file says about the words and the data of its own servers."""
+    """The file's settings for the words and the data of its own servers."""
 
     def complain(key: str, message: str) -> None:
         path = ("trust", key) if key else ("trust",)

@@ -29,7 +29,7 @@ SubjectTokenType: TypeAlias = Literal["id_token", "saml2", "refresh_token"]
 Action: TypeAlias = Literal["allow", "deny", "ask"]
 Level: TypeAlias = Literal["user", "project", "file"]
 PinMode: TypeAlias = Literal["ask", "refuse", "warn", "off"]
-"""What happens to a definition that is not as it was pinned; `trust/review.py` says what each means."""
+"""The treatment of a definition that is not as it was pinned; `trust/review.py` says what each means."""
 PIN_MODES: Final[tuple[PinMode, ...]] = ("ask", "refuse", "warn", "off")
 ScanMode: TypeAlias = Literal["ask", "warn", "off"]
 """ask: a grave finding in a server's words makes calls ask. warn: findings are listed and logged."""
@@ -38,7 +38,7 @@ FlowMode: TypeAlias = Literal["ask", "refuse", "warn", "off"]
 """ask: a person is asked, and where there is none the call is refused. refuse: it is refused. warn: it is logged."""
 FLOW_MODES: Final[tuple[FlowMode, ...]] = get_args(FlowMode)
 Touch: TypeAlias = Literal["private", "untrusted", "outside", "acts"]
-"""What a tool touches; `trust/touches.py` says what each means."""
+"""The things that a tool touches; `trust/touches.py` says what each means."""
 TOUCHES: Final[tuple[Touch, ...]] = get_args(Touch)
 
 
@@ -140,12 +140,12 @@ class TrustEntry(Struct, frozen=True, kw_only=True):
     allow: tuple[str, ...] = ()
     """The rules whose findings are accepted, by their ids."""
     touches: tuple[Touch, ...] | None = None
-    """What the tools of the server touch; None leaves it to what is known of them."""
+    """The things that the server's tools touch; None leaves it to what is known of them."""
 
 
 @final
 class ContextEntry(Struct, frozen=True, kw_only=True):
-    """What `[context]` of one file says about what a model reads."""
+    """The `[context]` of one file: how much a model reads."""
 
     budget: int | None = None
     """Tokens for the definitions of tools."""
@@ -158,7 +158,7 @@ class ToolSettings(Struct, frozen=True, kw_only=True):
 
     timeout: float | None = None
     touches: tuple[Touch, ...] | None = None
-    """What the tool touches; None leaves it to what the server says."""
+    """The things that the tool touches; None leaves it to the server's setting."""
     lazy: bool = False
     """Under a budget, a model finds it by search only."""
     always: bool = False
@@ -234,7 +234,7 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     cwd: str | None = None
     """Where the process starts; None is where the host runs."""
     sandbox: Sandbox | None = None
-    """What the process may reach; None is everything that the user may."""
+    """The sandbox of the process; None lets it reach everything that the user may."""
 
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -255,7 +255,7 @@ class ServerEntry(Struct, frozen=True, kw_only=True):
     always: bool = False
     """Under a budget, the definitions of its tools stay whole."""
     pins: PinMode | None = None
-    """What happens to definitions that are not as they were pinned; None leaves it to the file, then to the host."""
+    """The treatment of definitions that are not as they were pinned; None leaves it to the file, then to the host."""
     trust: TrustEntry = TrustEntry()
     """How closely its words and the flow of its data are watched."""
     include: tuple[str, ...] | None = None

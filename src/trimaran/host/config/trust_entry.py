@@ -18,7 +18,7 @@ _MODES: Final[Mapping[str, tuple[str, ...]]] = {"scan": SCAN_MODES, "flow": FLOW
 def read_trust(
     table: object, base: TrustEntry, complain: Callable[[str, str], None], *, for_server: bool = False
 ) -> TrustEntry:
-    """What a table says, on top of what is said around it; problems go to `complain(key, message)`."""
+    """The settings of a table, on top of those around it; problems go to `complain(key, message)`."""
     if not isinstance(table, Mapping):
         complain("", "a table is expected, with scan, flow and allow")
         return base
@@ -45,7 +45,7 @@ def read_trust(
 
 
 def read_touches(value: object) -> tuple[Touch, ...]:
-    """What `touches` says.
+    """The value of `touches`.
 
     Raises:
         ValueError: it is no list, or something in it is not known.

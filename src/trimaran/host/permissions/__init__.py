@@ -1,4 +1,4 @@
-"""What a model may do, and who says so: rules, the order they are asked in, answers that stand, a log of decisions.
+"""Permissions of a model: rules, the order they are asked in, answers that stand, a log of decisions.
 
     gate = Gate(Policy(read_rules(config["permissions"], RuleSource("user", "mcp.toml", "permissions")).checked()))
     decision = gate.decide(Act.tool("github", "create_issue", schema=tool.input_schema), arguments)

@@ -4,7 +4,7 @@ Pure. One value can be written in several ways that mean the same to a server: `
 full-width letter looks like its plain one. All of these are tried, and where they disagree the answer is PERHAPS: a deny
 holds for the roundabout way too, and an allow does not hold for it. A list fits if all of it fits, perhaps if some does.
 
-What a text *means* to the server is not known here: links, shells, encodings, upper and lower case are not looked through.
+This module does not know what a text *means* to the server: links, shells, encodings, upper and lower case are not looked through.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ The first rule that matches decides. Within a tier all rules say the same, so th
 only settles which of them is named. A rule that matches *perhaps* (see `globs.py`, `arguments.py`) counts as matching if
 it denies or asks, and as not matching if it allows: what cannot be told is never allowed.
 
-What a rule says about names is worked out once per act and kept; a decision then looks at arguments, where a rule does.
+The part of a rule about names is worked out once per act and kept; a decision then looks at arguments, where a rule does.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Decision(Struct, frozen=True):
     is_certain: bool = True
     """False where the rule fits perhaps, and holds to be on the safe side."""
     by: By = "rule"
-    """Who said so. Beyond rules and the default: a person asked just now, one asked before whose answer stands, or, where
+    """The source. Beyond rules and the default: a person asked just now, one asked before whose answer stands, or, where
     nobody could be asked, the setting for that case. "trust" is a finding or the flow of data that is set to refuse."""
     reasons: tuple[str, ...] = ()
     """Why a person is asked although the rules allow it, or what else they should know: findings, and the flow of data."""
