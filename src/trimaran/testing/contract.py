@@ -82,7 +82,7 @@ class _Log:
     def odd(self, what: str) -> None:
         """Nothing here is odd: whatever the channel complains of was sent by a check."""
 
-    async def wait(self, what: str, is_so: Callable[[], bool]) -> None:
+    async def wait(self, event: str, is_so: Callable[[], bool]) -> None:
         try:
             async with asyncio.timeout(_PATIENCE):
                 while not is_so():
@@ -90,7 +90,7 @@ class _Log:
                     await self._changed.wait()
         except TimeoutError:
             raise AssertionError(
-                f"{what} did not happen within {_PATIENCE:g} s: {len(self.messages)} messages came, "
+                f"{event} did not happen within {_PATIENCE:g} s: {len(self.messages)} messages came, "
                 f"the loss was told {len(self.losses)} times"
             ) from None
 

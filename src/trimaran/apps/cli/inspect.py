@@ -66,7 +66,7 @@ def command(
     model: str | None,
     calls_file: Path | None,
     junit: Path | None,
-    **given: Any,
+    **connect_options: Any,
 ) -> int:
     """Open a page on which you see everything a server says, call its tools, and answer its questions.
 
@@ -80,10 +80,10 @@ def command(
     servers.
     """
     targets = _targets(ctx, words)
-    reaches = [reach_of(target, _settings(target, given, len(targets))) for target in targets]
+    reaches = [reach_of(target, _settings(target, connect_options, len(targets))) for target in targets]
     if junit is not None and calls_file is None:
         raise click.UsageError("--junit goes with --run")
-    options = {"era": given["era"], "timeout": given["timeout"] * 1000}
+    options = {"era": connect_options["era"], "timeout": connect_options["timeout"] * 1000}
     if calls_file is not None:
         from .inspect_run import run_calls
 

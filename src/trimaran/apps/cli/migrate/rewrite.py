@@ -109,10 +109,10 @@ def migrate_program(sources: Mapping[str, str]) -> dict[str, Migration]:
             migrations[name] = migrate_source(source)
         except (cst.ParserSyntaxError, TooNested) as error:
             raise NotPython(f"{name} cannot be read as Python: {str(error).splitlines()[0]}") from None
-    kept = next((name for name, migration in migrations.items() if migration.is_kept), None)
-    if kept is None or any(migration.has_server for migration in migrations.values()):
+    kept_file = next((name for name, migration in migrations.items() if migration.is_kept), None)
+    if kept_file is None or any(migration.has_server for migration in migrations.values()):
         return migrations
-    reason = Leftover(1, f"it stays as it is, because its types go to what stays in {kept}")
+    reason = Leftover(1, f"it stays as it is, because its types go to what stays in {kept_file}")
     return {
         name: migration if migration.code == sources[name] else Migration(sources[name], [reason])
         for name, migration in migrations.items()
