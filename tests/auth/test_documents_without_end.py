@@ -88,10 +88,11 @@ async def discover(url: str, fetcher: Fetcher) -> None:
 
 
 async def read_keys(url: str, fetcher: Fetcher) -> None:
-    """As a server does it that verifies JWTs."""
+    """As a server does it that verifies JWTs: it starts without keys, and refuses."""
     provider = Bearer(jwks=url, issuer="https://issuer.example", audience="https://api.example")
     try:
         await provider.start(fetcher)
+        await provider.verify("eyJhbGciOiJSUzI1NiJ9.e30.c2ln")
     finally:
         await provider.close()
 
