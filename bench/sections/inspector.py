@@ -16,7 +16,7 @@ from typing import Any
 
 import contenders as who
 from plan import Plan
-from procs import Process, UnavailableError, free_port, running, size
+from procs import Process, UnavailableError, cpu_seconds, free_port, running, size
 from report import Row, Section, Series, compare, limit
 
 CHROMIUM = who.ROOT / ".tools" / "chromium" / "chromium"
@@ -35,6 +35,10 @@ class Run:
     tools_ms: float
     megabytes: float
     received: int
+    own_ms: float
+    """Processor time of its processes until the tools are listed: what other programs of the machine do not lengthen."""
+    all_ms: float
+    """The same with the browser's, and that of the script that clicks."""
     paint_ms: float
 
 
@@ -66,16 +70,28 @@ def run(plan: Plan) -> Section:
     def series(pick: Callable[[Run], float]) -> dict[str, Series]:
         return {key: Series(labels[key], [pick(one) for one in runs[key]], failures.get(key)) for key in labels}
 
-    tools, links, memory, sent, paint = (
+    tools, own, everything, links, memory, sent, paint = (
         series(lambda one: one.tools_ms),
+        series(lambda one: one.own_ms),
+        series(lambda one: one.all_ms),
         series(lambda one: one.link_ms),
         series(lambda one: one.megabytes),
         series(lambda one: one.received / 1024),
         series(lambda one: one.paint_ms),
     )
-    section.series = {"tools": tools, "link": links, "memory": memory, "sent": sent, "paint": paint}
+    section.series = {
+        "tools": tools,
+        "own": own,
+        "all": everything,
+        "link": links,
+        "memory": memory,
+        "sent": sent,
+        "paint": paint,
+    }
     section.rows += [
         compare("command to tools listed", tools["theirs"], tools["ours"], unit="ms", at_most=1.0),
+        compare("processor time of its processes until then", own["theirs"], own["ours"], unit="ms", at_most=1.0),
+        compare("the same with the browser's", everything["theirs"], everything["ours"], unit="ms", at_most=1.0),
         compare("command to its link", links["theirs"], links["ours"], unit="ms"),
         compare("memory, its process and children", memory["theirs"], memory["ours"], unit="MB", at_most=1.0),
         compare("sent to the browser", sent["theirs"], sent["ours"], unit="KB", at_most=1.0),
@@ -139,7 +155,7 @@ def _measure(words: list[str], click: Callable[[Any], None], **extra: str) -> Ru
         bodies: list[Any] = []
         page.on("requestfinished", lambda request: bodies.append(request))  # noqa: PLW0108  # its type is looked at
         path = f"{MODULES / '.bin'}{os.pathsep}{os.environ.get('PATH', '')}"
-        started = time.perf_counter()
+        started, spent = time.perf_counter(), cpu_seconds(os.getpid())
         process = Process(
             words,
             env={**os.environ, "PATH": path, "HOME": home, "XDG_CONFIG_HOME": home, "XDG_DATA_HOME": home, **extra},
@@ -151,13 +167,14 @@ def _measure(words: list[str], click: Callable[[Any], None], **extra: str) -> Ru
             click(page)
             page.get_by_text(TOOL, exact=True).first.wait_for(timeout=SECONDS * 1e3)
             tools_ms = (time.perf_counter() - started) * 1e3
+            own_ms, all_ms = cpu_seconds(process.pid) * 1e3, (cpu_seconds(os.getpid()) - spent) * 1e3
             megabytes = size(process.pid).pss_mb
             paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0")
             received = sum(request.sizes()["responseBodySize"] for request in bodies)
         finally:
             process.stop()
             browser.close()
-    return Run(link_ms, tools_ms, megabytes, received, float(paint))
+    return Run(link_ms, tools_ms, megabytes, received, own_ms, all_ms, float(paint))
 
 
 def _wait_link(process: Process) -> str:

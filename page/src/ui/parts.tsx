@@ -71,7 +71,7 @@ export function ActivityBadge({ activity }: { activity: Activity }): JSX.Element
 }
 
 /** Who is to blame comes with the state: an error of the tool is not "OK", and a broken schema is not the arguments' fault. */
-export function outcome(call: Pick<CallRow, "state" | "failure">): [Tone, string] {
+export function outcome(call: Pick<CallRow, "state" | "failure" | "wireMs">): [Tone, string] {
   switch (call.state) {
     case "running": return ["busy", "running"];
     case "waiting": return ["warn", "waiting for you"];
@@ -80,7 +80,7 @@ export function outcome(call: Pick<CallRow, "state" | "failure">): [Tone, string
     case "tool-error": return ["bad", "tool error"];
     case "invalid": return ["bad", "breaks its schema"];
     case "cancelled": return ["quiet", "cancelled"];
-    case "failed": return ["bad", { server: "server error", transport: "connection lost", check: "check failed", auth: "login refused", client: "not sent", person: "declined" }[call.failure?.blame ?? "server"]];
+    case "failed": return ["bad", { server: "server error", transport: "connection lost", check: "check failed", auth: "login refused", client: call.wireMs === undefined ? "not sent" : "answer refused", person: "declined" }[call.failure?.blame ?? "server"]];
   }
 }
 export function CallBadge({ call }: { call: CallRow }): JSX.Element {
