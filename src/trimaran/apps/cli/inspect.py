@@ -145,7 +145,7 @@ def _name_of(target: Target) -> str:
     """A short name: that of an entry, the host of a URL, the file or the package of a command."""
     file, _, entry = target.text.rpartition("#")
     if file and entry and "://" not in file:
-        return entry
+        return entry.rstrip("'")  # the text is quoted for a shell
     if target.is_http:
         from urllib.parse import urlsplit
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -74,12 +74,18 @@ class Sources:
         """Read the files."""
         self._entries.clear()
         rows: list[SourceRow] = []
-        for program, config in self._configs():
+        seen: set[tuple[str, str]] = set()  # several programs read `.mcp.json`
+        for program, config, skipped in self._configs():
             if isinstance(config, str):
                 rows.append(_problem_row(program, config))
                 continue
-            rows += [self._row(entry, program) for entry in config.servers.values()]
+            for entry in config.servers.values():
+                place = (str(entry.source.file), entry.name)
+                if place not in seen:
+                    seen.add(place)
+                    rows.append(self._row(entry, program))
             rows += [_problem_row(program, str(failed), name=name) for name, failed in config.failed.items()]
+            rows += [_problem_row(program, reason, name=name) for name, reason in skipped.items()]
         return rows[:_MOST]
 
     def take(self, key: str) -> tuple[Reach, ServerSource]:
@@ -104,17 +110,18 @@ class Sources:
         """The servers of mcp.toml, by name."""
         return dict(load_config(self.config, nearby=True).servers)
 
-    def _configs(self) -> Iterator[tuple[str, HostConfig | str]]:
+    def _configs(self) -> Iterator[tuple[str, HostConfig | str, Mapping[str, str]]]:
+        """The servers of each program, or why they cannot be read; and which of them were skipped, with the reasons."""
         try:
-            yield "mcp.toml", load_config(self.config, nearby=True)
+            yield "mcp.toml", load_config(self.config, nearby=True), {}
         except (Error, OSError) as error:
-            yield "mcp.toml", str(error)
+            yield "mcp.toml", str(error), {}
         machine = Machine.here()
         for app in CLIENTS.values():
             for is_project in (False, True):
-                config = _read_app(app, machine, is_project)
-                if config is not None:
-                    yield app.title, config
+                read = _read_app(app, machine, is_project)
+                if read is not None:
+                    yield app.title, *read
 
     def _row(self, entry: ServerEntry, program: str) -> SourceRow:
         file = str(entry.source.file)
@@ -135,7 +142,7 @@ class Sources:
         )
 
 
-def _read_app(app: ClientApp, machine: Machine, is_project: bool) -> HostConfig | str | None:
+def _read_app(app: ClientApp, machine: Machine, is_project: bool) -> tuple[HostConfig | str, Mapping[str, str]] | None:
     """The servers of another program; None if it has no such file."""
     if is_project and (app.project is None or app.user is None):
         return None
@@ -145,10 +152,11 @@ def _read_app(app: ClientApp, machine: Machine, is_project: bool) -> HostConfig 
         text = None if file is None else read_text(file)
         if file is None or text is None:
             return None
-        tables = import_servers(app, text, str(file), machine).tables
-        return read_config([(Source(str(file), "file"), write_servers(tables))], machine)
+        imported = import_servers(app, text, str(file), machine)
+        config = read_config([(Source(str(file), "file"), write_servers(imported.tables))], machine)
     except (Error, OSError, ValueError) as error:
-        return str(error)
+        return str(error), {}
+    return config, imported.skipped
 
 
 def _problem_row(program: str, problem: str, *, name: str = "") -> SourceRow:

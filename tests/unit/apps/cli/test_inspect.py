@@ -16,6 +16,7 @@ from trimaran.apps.cli.target import Settings, Target
         (Target("https://me:pw@example.com/mcp", url="https://me:pw@example.com/mcp"), "example.com"),
         (Target("https://example.com/#mcp", url="https://example.com/#mcp"), "example.com"),
         (Target(".mcp.json#notes", command=("npx", "-y", "notes")), "notes"),
+        (Target("'.mcp.json#notes'", command=("npx", "-y", "notes")), "notes"),
         (Target(".mcp.json#far", url="https://example.com/mcp"), "far"),
         (Target("-- npx -y @scope/server-files .", command=("npx", "-y", "@scope/server-files", ".")), "server-files"),
         (Target("work/boat.py", command=("python", "work/boat.py")), "boat"),
