@@ -37,7 +37,6 @@ function Content({ block, server, index }: { block: JsonObject; server: string; 
       return <Framed label={label} kind={type} block={block}><Media data={asText(block["data"]) ?? ""} mime={asText(block["mimeType"]) ?? ""} cut={cutOf(block, "data")} /></Framed>;
     case "resource": return <Framed label={label} kind="embedded resource" block={block}><ResourceContents contents={asObject(block["resource"])} /></Framed>;
     case "resource_link": return <Framed label={label} kind="link to a resource" block={block}><ResourceLink block={block} server={server} /></Framed>;
-    case "tool_use": case "tool_result":
     default: return <Framed label={label} kind={type} block={block}><JsonTree value={block} /></Framed>;
   }
 }

@@ -1,7 +1,7 @@
 // The tools, resources, templates, prompts, skills and tasks of a server: a list to search, and a workbench for the one picked.
 import type { ComponentChildren, JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { get, part, post, request } from "../api/http";
+import { get, part, post, query, request } from "../api/http";
 import { asList, asObject, asText, isObject } from "../api/json";
 import type { Catalog, CatalogKind, Failure, Finding, Json, JsonObject, Server, Task, ToolEntry } from "../api/types";
 import type { Suggest } from "../forms/form";
@@ -57,8 +57,10 @@ function listEntries(catalog: Catalog, kind: CatalogKind): Entry[] {
       return catalog.templates.map((item) => ({ key: asText(item["uriTemplate"]) ?? "", title: asText(item["title"]) ?? asText(item["name"]) ?? "", text: asText(item["uriTemplate"]) ?? "" }));
     case "tasks":
       return catalog.tasks.map((task) => ({ key: task.id, title: task.id, text: task.statusMessage ?? task.status, badge: <Badge>{task.status}</Badge> }));
-    default:
-      return catalog[kind].map((item) => ({ key: nameOf(item), title: nameOf(item), text: asText(item["description"]) ?? "" }));
+    case "skills":
+      return catalog.skills.map((item) => ({ key: asText(item["uri"]) ?? "", title: nameOf(asObject(item["frontmatter"])), text: asText(asObject(item["frontmatter"])["description"]) ?? "" }));
+    case "prompts":
+      return catalog.prompts.map((item) => ({ key: nameOf(item), title: nameOf(item), text: asText(item["description"]) ?? "" }));
   }
 }
 
@@ -129,8 +131,9 @@ export function emptyReason(server: Server, kind: CatalogKind): string {
   if (server.state === "connecting") return "The server has not answered yet.";
   if (server.state !== "ready") return "The server is not connected.";
   const capability = kind === "templates" ? "resources" : kind;
-  if (kind !== "skills" && server.capabilities && !Object.hasOwn(server.capabilities, capability)) return `The server does not declare the capability "${capability}".`;
-  return "The server lists none.";
+  const isDeclared = Object.hasOwn(server.capabilities ?? {}, capability) || Object.keys(asObject(server.capabilities?.["extensions"])).some((name) => name.endsWith(`/${capability}`));
+  if (kind !== "skills" && !isDeclared) return `The server does not declare the capability "${capability}".`;
+  return kind === "tasks" ? "No call of this inspector has become a task yet." : "The server lists none.";
 }
 
 function NothingPicked({ server, kind, count, failure }: { server: Server; kind: CatalogKind; count: number; failure?: Failure }): JSX.Element {
@@ -168,7 +171,7 @@ function Detail({ server, kind, name, catalog }: { server: Server; kind: Catalog
       const template = catalog.templates.find((item) => item["uriTemplate"] === name);
       return template ? <TemplateBench server={server} template={template} /> : <Missing kind={kind} name={name} server={server} />;
     }
-    case "skills": return <SkillPage server={server} name={name} />;
+    case "skills": return <SkillPage server={server} uri={name} definition={catalog.skills.find((item) => item["uri"] === name)} />;
     case "tasks": return <TaskPage server={server} id={name} task={catalog.tasks.find((task) => task.id === name)} />;
     case "resources": return <ResourceBench server={server} uri={name} resource={catalog.resources.find((item) => item["uri"] === name)} />;
   }
@@ -320,17 +323,20 @@ function ResourceBench({ server, uri, resource }: { server: Server; uri: string;
   );
 }
 
-function SkillPage({ server, name }: { server: Server; name: string }): JSX.Element {
+const FRONTMATTER = /^---\r?\n[^]*?\n---\r?\n/; // the definition has it
+
+function SkillPage({ server, uri, definition }: { server: Server; uri: string; definition?: JsonObject }): JSX.Element {
   const [skill, setSkill] = useState<{ name: string; description: string; body: string; files: string[] } | undefined>(undefined);
   const [failure, setFailure] = useState<Failure | undefined>(undefined);
   useEffect(() => {
-    get<NonNullable<typeof skill>>(`/api/servers/${server.id}/skills/${part(name)}`).then(setSkill, (error) => setFailure(toFailure(error)));
-  }, [server.id, name]);
+    get<NonNullable<typeof skill>>(`/api/servers/${server.id}/skills${query({ uri })}`).then(setSkill, (error) => setFailure(toFailure(error)));
+  }, [server.id, uri]);
   return (
     <section class="pane wide-pane" aria-label="Skill">
-      <Head server={server} kind="skills" name={name} description={skill?.description} />
+      <Head server={server} kind="skills" name={skill?.name ?? uri} description={skill?.description}><p class="break"><code><Theirs text={uri} /></code></p></Head>
       {failure && <FailureBox failure={failure} />}
-      {skill && <><Markdown text={skill.body} />{skill.files.length > 0 && <><h2>Files</h2><ul>{skill.files.map((file) => <li key={file}><code><Theirs text={file} /></code></li>)}</ul></>}</>}
+      {skill && <><Markdown text={skill.body.replace(FRONTMATTER, "")} />{skill.files.length > 0 && <><h2>Files</h2><ul>{skill.files.map((file) => <li key={file}><a href={link(["s", server.id, "resources", file])}><Theirs text={file} /></a></li>)}</ul></>}</>}
+      {definition && <Disclosure title="Definition"><JsonTree value={definition} open={2} /></Disclosure>}
     </section>
   );
 }

@@ -204,10 +204,10 @@ async def read_skill(request: PageRequest) -> Any:
 
     server = request.server
     skills = SkillsClient(server.ready_client(), label=server.name)
-    name = request.variables["name"]
-    skill = next((skill for skill in await skills.list() if skill.name == name), None)
+    uri = request.query.get("uri", "")
+    skill = next((skill for skill in await skills.list() if skill.uri == uri), None)
     if skill is None:
-        raise NotThere(f"{server.name} lists no skill {name!r}")
+        raise NotThere(f"{server.name} lists no skill at {uri!r}")
     content = await skills.read(skill)
     return {
         "name": skill.name,
@@ -274,7 +274,7 @@ ROUTES: Final = (
     Route("POST", f"{_ONE}/catalog", read_catalog),
     Route("POST", f"{_ONE}/complete", complete),
     Route("PUT", f"{_ONE}/subscriptions", subscribe),
-    Route("GET", f"{_ONE}/skills/{{name}}", read_skill),
+    Route("GET", f"{_ONE}/skills", read_skill),
     Route("POST", f"{_ONE}/apps", open_app),
     Route("GET", f"{_ONE}/tasks/{{task}}", get_task),
     Route("POST", f"{_ONE}/tasks/{{task}}/cancel", cancel_task),
