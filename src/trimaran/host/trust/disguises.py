@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import codecs
 import re
+import unicodedata
 from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
 _MOST: Final = 20  # readings of one kind
+_MARKS: Final = re.compile("[\u0300-\u036f]")
+_HEAPED: Final = re.compile(
+    "(?:[a-z][\u0300-\u036f]{1,40}+\\W{0,9}){8,}"
+)  # no language has so many letters with marks in a row
 _DIGITS: Final = str.maketrans("01345789@$!", "oieastbgasi")
 # A word with digits between its letters, such as 1gn0r3; but no 2nd, h264, utf8, mp3 or version. It looks ahead no further
 # than the word may reach: "!" begins one and goes on with one, so a line of them would take the square of its length.
@@ -35,6 +40,10 @@ _WORDS: Final = (
     "password",
     "private",
     "secret",
+    "contents of",
+    "credentials",
+    "send the",
+    ".ssh/",
 )
 _BACKWARDS: Final = tuple(word[::-1] for word in _WORDS)
 _TURNED: Final = tuple(codecs.encode(word, "rot13") for word in _WORDS)
@@ -49,6 +58,14 @@ def readings(text: str) -> Iterator[str]:
     if sum(word in text for word in _BACKWARDS) >= 2:
         yield text[::-1]
     yield from _unscrambled(text)
+    if not text.isascii():
+        yield from _without_marks(text)
+
+
+def _without_marks(text: str) -> Iterator[str]:
+    """Latin letters without what is heaped upon them."""
+    for match in islice(_HEAPED.finditer(unicodedata.normalize("NFD", text)), _MOST):
+        yield _MARKS.sub("", match[0])
 
 
 def _scramble_key(word: str) -> tuple[str, str]:
@@ -101,4 +118,5 @@ def _without_digits(text: str) -> Iterator[str]:
 def _together(text: str) -> Iterator[str]:
     """Single letters with blanks or signs between them, as words where the gaps tell."""
     for match in _APART.finditer(text):
-        yield re.sub(r"(\w)[._*-](?=\w(?!\w))", r"\1", match[0]) if "." in match[0] else match[0].replace(" ", "")
+        is_joined = any(sign in match[0] for sign in "._*-")
+        yield re.sub(r"(\w)[._*-](?=\w(?!\w))", r"\1", match[0]) if is_joined else match[0].replace(" ", "")

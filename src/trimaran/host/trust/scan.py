@@ -38,10 +38,15 @@ _DEEPEST: Final = 64  # levels of a schema, or of arguments
 _EXCERPT: Final = 160  # characters
 _SHORT: Final = 12  # characters; no rule about definitions has a hit in fewer, and most texts of a schema have fewer
 _SHORTEST_SECRET: Final = 8  # characters
+_NAME_PARTS: Final = re.compile(r"[_.-]+|(?<=[a-z])(?=[A-Z])")
 _SECRET_NAME: Final = re.compile(
     r"(?:^|[._-])(?:bearer|password|passwd|api_?key|secret|access_token|private_key)$", re.I
 )
 _ARGUMENT_RULES: Final = {rule.id: rule for rule in RULES if "arguments" in rule.where}
+_ACROSS_ARGUMENTS: Final = frozenset(
+    {"override", "secrecy", "covert", "secret-files", "secret-place", "secret-value", "conversation-capture"}
+)
+"""The rules about one short thought; what others look for may stand in two arguments that have nothing to do with each other."""
 _DEFINITIONS: Final = frozenset({"tool", "prompt", "resource"})
 _RULES_BY_PLACE: Final[dict[Place, tuple[ScanRule, ...]]] = {
     place: tuple(rule for rule in RULES if place in rule.where)
@@ -150,8 +155,22 @@ def _hits(rule: ScanRule, text: ScannedText) -> Iterator[str]:
 def scan_tool(tool: Tool, *, server: str = "", allow: Container[str] = ()) -> list[ScanFinding]:
     """What there is to find in a tool's name, title, description, schemas and annotations."""
     findings: list[ScanFinding] = []
+    arguments: list[str] = []
     for where, text in tool_texts(tool):
+        if where.endswith("name"):
+            text = _NAME_PARTS.sub(" ", text)
         findings += scan_text(text, "tool", server=server, subject=tool.name, where=where, allow=allow)
+        if where.startswith("argument") and not where.endswith("name"):
+            arguments.append(text)
+    if len(arguments) > 1:  # a sentence may go on in the next argument
+        known = {finding.id for finding in findings}
+        findings += (
+            finding
+            for finding in scan_text(
+                " ".join(arguments), "tool", server=server, subject=tool.name, where="arguments together", allow=allow
+            )
+            if finding.id in _ACROSS_ARGUMENTS and finding.id not in known
+        )
     return findings
 
 

@@ -20,14 +20,9 @@ from typing import Final, Literal, NamedTuple
 from urllib.parse import unquote
 
 from .disguises import readings
-from .hidden_text import HiddenKind, find_hidden
-from .scan_languages import (
-    ADDRESSED_ELSEWHERE,
-    OVERRIDE_ELSEWHERE,
-    SECRECY_ELSEWHERE,
-    find_secrets,
-    in_other_languages,
-)
+from .hidden_text import HiddenKind, find_hidden, strip_hidden
+from .scan_languages import ADDRESSED_ELSEWHERE, LIFTED_ELSEWHERE, TALK_ELSEWHERE, in_other_languages
+from .scan_lexicon import find_overrides, find_secrecy, find_secrets
 
 Place = Literal["tool", "prompt", "resource", "result", "error", "elicitation", "sampling", "arguments"]
 Severity = Literal["note", "warn", "ask"]
@@ -86,6 +81,7 @@ def _hidden(kind: HiddenKind, least: int = 1, most: int = 1 << 62) -> Callable[[
 # --- text in disguise ------------------------------------------------------------------------------------------------
 
 _BASE64: Final = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{32,65536}={0,2}")
+_BASE32: Final = re.compile(r"(?<![A-Z0-9])[A-Z2-7]{40,65536}={0,6}(?![A-Za-z0-9])")
 _HEX: Final = re.compile(r"(?<![0-9A-Fa-f])(?:[0-9A-Fa-f]{2}:?){24,32768}(?![0-9A-Fa-f])")
 _ESCAPES: Final = re.compile(r"(?:\\x[0-9A-Fa-f]{2}|\\u00[0-9A-Fa-f]{2}|%[0-9A-Fa-f]{2}|&#x?[0-9A-Fa-f]{2,4};){12,}")
 _ESCAPE: Final = re.compile(r"(?:\\x|\\u00|%)([0-9A-Fa-f]{2})|&#x([0-9A-Fa-f]{2,4});|&#([0-9]{2,4});")
@@ -101,17 +97,33 @@ def _decoded(text: str) -> Iterator[str]:
     for word in long_words[:_MOST_DECODED]:
         if word.count("%") >= _LEAST_PERCENTS:
             yield unquote(word[:_LONGEST_LINK])
-        for pattern, decode in ((_BASE64, _from_base64), (_HEX, _from_hex), (_ESCAPES, _from_escapes)):
+        for pattern, decode in (
+            (_BASE64, _from_base64),
+            (_BASE32, _from_base32),
+            (_HEX, _from_hex),
+            (_ESCAPES, _from_escapes),
+        ):
             for match in islice(pattern.finditer(word), _MOST_DECODED):
                 if plain := decode(match[0]):
                     yield plain
 
 
-def _from_base64(text: str) -> str:
+def _from_base64(text: str, is_outer: bool = True) -> str:
     text = text.rstrip("=").replace("-", "+").replace("_", "/")
     try:
-        return _readable(base64.b64decode(text[: len(text) // 4 * 4], validate=True))
+        raw = base64.b64decode(text[: len(text) // 4 * 4], validate=True)
+        if is_outer and (inner := _BASE64.fullmatch(raw.decode("latin-1"))):
+            return _from_base64(inner[0], is_outer=False)
+        return _readable(raw)
     except (binascii.Error, ValueError):
+        return ""
+
+
+def _from_base32(text: str) -> str:
+    text = text.rstrip("=")
+    try:
+        return _readable(base64.b32decode(text[: len(text) // 8 * 8]))
+    except binascii.Error:
         return ""
 
 
@@ -157,21 +169,32 @@ _OVERRIDE: Final = re.compile(
     r"|\b(?:you|who|that|which) (?:now )?(?:has|have|know|knows|obeys?|follows?) no (?:\w+ )?(?:policies|restrictions|guidelines|guardrails|content filters?|rules)\b(?= (?:and|or|but)\b|[,.;!]|$)"
     r"|\b(?:answer|respond|comply|reply|act)\b[^.\n]{0,40}\bwithout (?:any )?(?:filters?|restrictions|guardrails|safeguards|refusals?)\b"
     r"|\byour (?:real|actual|true) (?:task|job|goal|mission|instructions?) (?:is|are)\b"
+    r"|\bfrom (?:here|now|this (?:point|moment)) on(?:wards?)?,? you (?:are|act|behave|operate|answer|respond|obey|shall|will (?:act|be|behave|obey))\b"
+    r"|\byou (?:must |will |shall )?obey\b[^.\n]{0,40}\b(?:above|over|before|instead of|rather than)\b"
+    r"|\b(?:pretend|imagine|suppose|assume|let's say)\b[^.\n]{0,10}\byou(?:'re| are| were)\b[^\n]{0,200}?"
+    r"\b(?:passwords?|secrets|id_rsa|private keys?|credentials|restrictions|\.env|without asking|bypass|delete|wipe)\b"
+    r"|\bin this (?:simulation|game|role[- ]?play|thought experiment)\b[^\n]{0,160}?\b(?:no harm|allowed|passwords?|secrets|delet\w+|emptying|wip\w+|eras\w+)\b"
 )
 
 
-def _elsewhere(look_for: Callable[[str], Iterator[re.Match[str]]]) -> Callable[[ScannedText], Iterator[str]]:
+def _elsewhere(
+    pattern: re.Pattern[str] | None, find: Callable[[str], Iterator[str]] | None = None
+) -> Callable[[ScannedText], Iterator[str]]:
+    """Phrases by a pattern, ideas by the lexicon; in letters as they came, for folding would spoil those not Latin."""
+
     def look(text: ScannedText) -> Iterator[str]:
-        lower = " ".join(text.raw.lower().split())
-        if in_other_languages(lower):
-            yield from (match[0] for match in look_for(lower))
+        lower = " ".join(strip_hidden(text.raw).lower().split())
+        if find is not None:
+            yield from find(lower)
+        if pattern is not None and in_other_languages(lower):
+            yield from (match[0] for match in pattern.finditer(lower))
 
     return look
 
 
 _TURN_MARKS: Final = re.compile(
     r"<\|(?:im_start|im_end|system|user|assistant|start_header_id|eot_id|endoftext)\|>"
-    r"|<<sys>>|\[/?inst\]|</?(?:system_prompt|system-reminder|function_calls|tool_results?|untrusted)\b[^<>]{0,40}>"
+    r"|<<sys>>|\[/?inst\]|</?(?:system_prompt|system-reminder|system_message|assistant|human_turn|function_calls|tool_results?|untrusted)\b[^<>]{0,40}>"
 )
 _MOST_QUOTED: Final = 3  # in a part of a text; a fourth says nothing new
 _PLAYED_TURNS: Final = re.compile(
@@ -186,6 +209,21 @@ def _played_turns(text: ScannedText) -> Iterator[str]:
     if any(mark in text.plain for mark in ("assistant", "ai:", "# response", "#response")):
         for match in islice(_PLAYED_TURNS.finditer(text.raw), _MOST_QUOTED):
             yield " ".join(match[0].split())[:200]
+
+
+_FORGED: Final = re.compile(
+    r"(?:^|[\s=#*\[(<-])(?:END|BEGIN(?:NING)?|START) OF (?:THE )?(?:TOOL|FUNCTION|SEARCH|WEB|DOCUMENT|USER|SYSTEM|EXTERNAL)[ _](?:OUTPUT|RESULTS?|RESPONSES?|CONTENT|INPUT|DATA|PROMPT|MESSAGE)"
+    r"|\b(?:BEGIN|END)(?: [A-Z]{3,12}){0,2} (?:CONTEXT|INSTRUCTIONS|DIRECTIVES?|OVERRIDE|SYSTEM PROMPT)\b"
+    r"|\b(?i:new|next|updated) (?i:task|instructions?|request|command|order)s? (?i:from|by) (?i:the |your )?(?i:user|human|operator|developer|administrator|system)\b ?(?i::|is\b|says?\b|-)"
+    r"|\b(?i:function|tool)[ -](?i:call )?(?i:results?|outputs?) ?\(\w+\) ?:|\[(?i:tool(?: call)?): ?\w+\]"
+)
+
+
+def _forged_results(text: ScannedText) -> Iterator[str]:
+    """Looked for in the text as it came: capitals tell a mark from a sentence."""
+    if any(word in text.plain for word in ("tool", " of ", "function", "from", "begin ", "end ")):
+        for match in islice(_FORGED.finditer(text.raw), _MOST_QUOTED):
+            yield " ".join(match[0].split())
 
 
 _ESCAPE_SEQUENCE: Final = re.compile("(?:\x1b[\\[\\]PX^_]|[\x90\x98\x9b\x9d-\x9f])[^\n]{0,40}")
@@ -206,7 +244,8 @@ _READERS: Final = (
 _ADDRESSED: Final = re.compile(
     r"\b(?:system|hidden|special|secret|internal|important) (?:note|message|notice|instructions?|directive)s? (?:for|to) "
     + _READERS
-    + r"\b|\b(?:assistant|agent|ai|llm|model) (?:instructions?|directives?|only) ?:"
+    + r"\b|\b(?:assistant|agent|ai|llm|model) (?:instructions?|directives?|only) ?(?::|#|\*\*)"
+    r"|\"_?(?:agent|assistant|ai|llm|model)_(?:directive|command|order)s?\" ?:"
     r"|\b(?:ai agents?|ai assistants?|llms?|language models?|chatbots?) (?:that (?:are )?)?(?:processing|reading|parsing|visiting|summari[sz]ing) this (?:page|document|file|text|issue|e-?mail|message|content)\b"
     r"|\bif you are an? (?:ai|llm|large language model|language model|ai (?:assistant|agent|model|system)|chatbot|assistant|agent) (?:that (?:is )?|which (?:is )?|and )?(?:reading|processing|parsing|going through|looking (?:at|through)|summari[sz]ing|handling|working (?:on|through))\b"
     r"|\bif you are an? (?:ai|llm|large language model|language model|ai (?:assistant|agent|model)|chatbot),? (?:then )?(?:stop|ignore|open|send|call|run|execute|fetch|visit|post|delete|upload|reply|respond)\b"
@@ -214,7 +253,10 @@ _ADDRESSED: Final = re.compile(
 )
 _NOTE: Final = re.compile(
     r"\b(?:note|instructions?|message|attention|reminder|notice),? (?:for|to) " + _READERS + r"\b ?[:,-]"
+    r"|\byou, (?:the|an?|as an?) (?:ai|llm|assistant|agent|language model|model)\b|\bfor (?:the |any |all )?(?:ai|llm|model|assistant|agent|language model)s? only\b"
+    r"|\b(?:ai|llm|language) (?:models?|assistants?|agents?)\b[^.\n]{0,60}\b(?:must|have to|are (?:required|obliged|instructed) to) (?:always|never|first|only) "
 )
+_PERSON: Final = r"(?:(?:the |its |your |their |our )?(?:users?|persons?|humans?|owners?|customers?|operators?|people)|anyone|anybody)"
 _SECRECY: Final = re.compile(
     r"\b(?:do not|don't|never|must not|should not|need not|without|no need to|avoid|not something to|rather than something to)"
     r" (?:ever )?(?:tell|telling|mention|mentioning|inform|informing|reveal|revealing|notify|notifying|alert|alerting|disclose"
@@ -228,6 +270,18 @@ _SECRECY: Final = re.compile(
     r"|\bwithout (?:the )?(?:user|human|person|their|owner)(?:'s|s')? (?:\w+ )?(?:knowledge|knowing|noticing|being told)\b"
     r"|\bsay nothing (?:about|to)\b|\b(?:keep|kept) (?:this|it) (?:secret|hidden) from\b"
     r"|\bhide (?:this|it|that|these)\b[^.\n]{0,40}\bfrom (?:the )?(?:user|human)"
+    r"|\b(?:do|does|should|must|need|will|would|may|shall)(?:n't| not| never) (?:\w+ ){0,2}?(?:bother|trouble|burden|disturb|worry) "
+    + _PERSON
+    + r"\b(?! (?:if|unless|when|until))|\b"
+    + _PERSON
+    + r" (?:\w+ ){0,2}?(?:needs?|should|must|shall|ought|has)(?: not|n't| never)(?: to)?(?: ever)? (?:hear|find out|learn|know|notice|be (?:told|informed|made aware|notified))"
+    r" ?(?:(?:of|about) (?:it|this|that|these|anything|any)\b|[.;,<]|$)"
+    r"|\b"
+    + _PERSON
+    + r"\b[^.\n]{0,30}\bnever (?:found out|finds? out|learns?|learned|hears?|heard|notices?|noticed|knew) ?(?:that|of|about|[.;,<]|$)"
+    r"|\bwithout (?:ever )?(?:mentioning|telling|reporting|disclosing|announcing) (?:it|this|that|any of (?:it|this))\b(?= ?(?:to|in|[.;,<]|$))"
+    r"|\bbefore (?:anyone|anybody|someone|somebody|the (?:user|person|human|owner)) (?:gets? asked|is asked|gets? told|is told|notices|finds out|can (?:object|stop|notice|react))\b"
+    r"|\b(?:do not|don't|never) (?:report|announce) (?:it|this|that)\b(?= ?(?:to (?:the user|anyone|anybody)|[.;,<]|$))"
 )
 _STANDING: Final = re.compile(
     r"\b(?:remember|persist|apply|append|include|repeat|begin|check in|execute|do this|follow)\b[^.\n]{0,80}?"
@@ -273,10 +327,17 @@ _COVERT: Final = re.compile(
     r"\b(?:silently|quietly|secretly|covertly|discreetly|invisibly)\b[^.]{0,30}?"
     r"\b(?:upload|send|forward|copy|delete|post|email|transmit|record|include|add|call|read|store|create|make|run|execute|publish|push|commit|insert|append)\w{0,20}\b"
 )
+_TALK: Final = (
+    r"\b(?:(?:everything|anything|whatever|all) (?:that )?(?:the (?:user|person|human)|they|he or she) (?:has |have )?(?:typed|said|written|asked|wrote)|context window|earlier messages|conversation so far|text of the conversation|whole conversation|(?:user's|last|previous) (?:\w+ ){0,3}(?:messages|prompts?|questions)"
+    r"|your (?:full |entire |complete )?(?:instructions|system prompt|context)|its (?:full |entire |complete )?(?:instructions|system prompt))\b"
+)
 _FORWARDS: Final = re.compile(
-    r"\b(?:forward|send|post|upload|transmit|report|mirror)\b[^.]{0,50}?\b(?:user's|conversation|last message|chat|prompts?|history)\b"
+    r"\b(?:forward|send|post|upload|transmit|report|mirror)(?:s|ed|ing)?\b[^.]{0,50}?\b(?:user's|conversation|last message|chat|prompts?|history)\b"
     r"[^.]{0,60}?(?:https?://|\w@)"
     r"|\b(?:forward|send|post|upload|transmit|copy|transfer)\b[^.\n]{0,40}?\b(?:the user|user's|their)\b[^.\n]{0,60}?(?:\bto https?://|\w@[a-z0-9-]{1,63}\.|\bpublic\b)"
+    r"|\b(?:append|add|send|attach|include|put|write|encode|paste)\b[^.\n]{0,40}?"
+    + _TALK
+    + r"[^\n]{0,60}?(?:https?://|\w@[a-z0-9-]{1,63}\.)"
     r"|\b(?:user's|their) (?:calendar|contacts|inbox|e-?mails?|files|photos|messages|address book|notes)\b[^.\n]{0,40}\b(?:into|to|in) (?:a|the) (?:\w+ )?(?:gist|paste|public \w+)\b"
 )
 _PAYS: Final = re.compile(
@@ -299,6 +360,13 @@ _AUTHORITY: Final = re.compile(
     r"|\b(?:notice|message|directive|order|announcement) from (?:the )?(?:anthropic|openai|deepmind)(?:'s)?\b[^.\n]{0,60}\b(?:agents?|assistants?|models?|security|safety)\b"
     r"|\b(?:agents?|assistants?|models?) (?:shall|must|are (?:required|obliged) to|have to) (?:pass|send|submit|provide|include|report|hand over)\b[^.\n]{0,40}\b(?:api keys?|tokens|passwords?|credentials|secrets)\b"
     r"|\bproceed without (?:asking|confirmation|permission|approval)\b(?=\s?[.!<]|$)"
+    r"|\b(?:this is|i am|we are|on behalf of) (?:the )?(?:anthropic|openai|deepmind|your (?:developer|creator|administrator))\b(?:'s)?[^\n]{0,120}?\b(?:you (?:are|must|should|have)|required|reveal|provide|output|send)\b"
+    r"|\byou (?:may|can|are (?:now )?(?:allowed|free|permitted|authori[sz]ed|cleared) to)\b[^.\n]{0,40}\b(?:tools?|calls?|commands?|payments?|operations?|actions?)\b[^.\n]{0,20}"
+    r"\bwithout (?:asking|(?:\w+ )?(?:approval|confirmation|permission|consent))\b"
+    r"|\b(?:confirmation|approval|permission|consent) (?:dialogs?|prompts?|checks?|requests?|questions?|steps?) (?:may|can|should|must|are to|have to) (?:now )?be (?:skipped|bypassed|ignored|omitted|suppressed)\b(?! (?:with|by|using|via|if|when))"
+    r"|\byour (?:permissions?|privileges|rights|access) (?:were|was|are|is|have been|has been) (?:now )?(?:raised|extended|elevated|upgraded|increased)\b"
+    r"|\b(?:needs?|requires?|with) no (?:further|more|additional|other) (?:questions?|confirmations?|approvals?|consent)\b"
+    r"|\[(?:system|admin|administrator|moderator|root)(?: (?:message|note|notice|update|alert))[^\]\n]{0,40}\][^\n]{0,200}\b(?:credentials|passwords?|secrets|approved|granted|do not|you must|ignore|respond with)\b"
     r"|\[system\][^\n]{0,200}\b(?:without asking|run the|execute|do not ask|you must|ignore|send)\b"
 )
 _GIVES: Final = r"(?:pass|supply|include|provide|send|attach|hand over|hand|give|append|repeat|output|reveal|report|call|accompan\w+|attached|passed|included|supplied)"
@@ -318,6 +386,9 @@ _TAKES_OVER: Final = re.compile(
     r"\b(?:instead of|(?:route|redirect|send) (?:\w+ )?(?:requests?|calls?|traffic) (?:\w+ )?(?:through|to)) (?:this|our) (?:tool|server)\b"
     r"|\b(?:do not|don't|never|stop) us(?:e|ing) (?:the |any )?`?[\w-]+`? (?:tools?|server)s?\b[^.\n]{0,20}\b(?:any ?more|any longer|leak|compromised|insecure|unsafe|outdated)"
     r"|\ball (?:other )?(?:\w+ )?tools (?:except|but|other than) this\b|\bafter (?:any|every|each) (?:use|call) of `?\w+`?[^.\n]{0,30}\b(?:send|pass|give|forward)\b[^.\n]{0,30}\bthis tool\b"
+    r"|\b(?:the )?(?:other|others|all others|all other|any other|alternative|alternatives|competing|remaining)\b (?:\S+ ){0,4}?(?:are|is|were|have been|has been|will|may|return|give) (?:\w+,? ){0,3}?"
+    r"(?:deprecated|broken|unsafe|insecure|compromised|obsolete|outdated|unreliable|wrong|fake|switched off|retired|leak|steal)\b"
+    r"|\beven (?:when|if|though) the (?:user|person|human) (?:\w+ )?(?:names?|asks? for|wants?|prefers?|requests?|mentions?|insists?|chose|chooses)\b[^.\n]{0,40}\b(?:other|another|different|else|tool|server)\b"
     r"|\b(?:ours|this one|this tool) is the only (?:safe|secure|working|correct|approved)\b"
     r"|\b(?:if|when|whenever|once|as soon as) (?:the |a )?(?:tool )?`?\w+_\w+`?(?: tool)?(?: of another server)? is (?:available|used|called|present|connected)\b[^.\n]{0,80}?\b"
     r"(?:call it|change|replace|first|also|instead|set|add)\b"
@@ -334,15 +405,15 @@ _IN_DISGUISE: Final = re.compile(
 # --- what is asked for -----------------------------------------------------------------------------------------------
 
 _KEY_FILES: Final = (
-    r"(?:~|\$home|/root|/home/\w+|\b)/?\.(?:ssh|aws|gnupg|kube|docker|azure|config/(?:gcloud|gh|hub|op)|netrc|npmrc|pypirc|git-credentials|pgpass)\b"
-    r"|\bid_(?:rsa|ed25519|ecdsa|dsa)\b|(?<![\w/])(?:\S{0,200}/)?\.env\b|/etc/(?:passwd|shadow|sudoers)\b"
+    r"(?:(?:~|\$home|/root|/home/\w+)/?|(?<=/)|(?<![\w/]))\.(?:ssh|aws|gnupg|kube|docker|azure|config/(?:gcloud|gh|hub|op)|netrc|npmrc|pypirc|git-credentials|pgpass)\b"
+    r"|\.(?:bash|zsh|sh|python|psql|mysql)_history\b|\bid_(?:rsa|ed25519|ecdsa|dsa)\b|(?<![\w/])(?:\S{0,200}/)?\.env\b|/etc/(?:passwd|shadow|sudoers)\b"
     r"|\b(?:credentials?|secrets?|key|keys|password) files?\b|\benvironment (?:values|secrets)\b|\bsecret\S{0,40}\.(?:txt|md|json|ya?ml)\b"
     r"|\b\S{1,60}secret\S{0,20}\.(?:txt|md|json|ya?ml)\b|\bmcp\.json\b|/config/database\.ya?ml\b"
 )
 _SECRET_FILE: Final = re.compile(
-    r"\b(?:read|open|cat|load|reading|include|pass|attach|send|copy|upload|paste|contents? of|provide)\b(?>[^\n]{0,100}?(?:"
+    r"\b(?:read|open|cat|load|reading|look(?:ing|s)? up|tak(?:e|es|ing)|fetch(?:es|ing)?|include|pass|attach|send|copy|upload|paste|contents? of|provide)\b(?>[^\n]{0,100}?(?:"
     + _KEY_FILES
-    + r"))[^\n]{0,160}?\b(?:pass|include|send|attach|paste|parameters?|arguments?|field|argument of|upload|post|comment|metadata)\b"
+    + r"))[^\n]{0,160}?\b(?:pass|include|send|sending|passing|attach|attaching|paste|parameters?|arguments?|field|argument of|upload|post|comment|metadata)\b"
     r"|\b(?:pass|include|send|attach|paste|put|copy|append|reply with|respond with|answer with)\b[^\n]{0,60}?\b(?:contents?|values?)\b[^\n]{0,40}?(?:"
     + _KEY_FILES
     + r")|\bcontents? of (?:the |any |a )?(?:file )?(?:"
@@ -357,6 +428,8 @@ _SECRET_FILE: Final = re.compile(
 _OWNED: Final = r"\b(?:passwords?|secrets|private keys?|ssh keys?|credentials|(?:access |api )?tokens|api keys|keychain|cookies|hidden instructions)\b"
 _OWNER: Final = r"\b(?:user's|of the (?:user|human|person|project)|person's|human's|they know|you know|from the (?:disk|environment|machine)|the (?:human|user|person) (?:has )?(?:typed|installed|said|wrote))\b"
 _SECRET_VALUE: Final = re.compile(
+    r"\b(?:include|pass|send|give|add|put|provide|attach|supply|insert|forward|share|hand)\b[^.\n]{0,20}\b(?:user's|person's|owner's|human's|customer's|developer's) (?:\w+ ){0,2}?(?:passwords?|passphrase|secrets?|(?:private |ssh |api |access |secret )keys?|credentials|(?:access |api )?tokens?|cookies)"
+    + r" (?:in|into|as|to|with|via)\b|"
     r"\bvalues? of (?:the )?\$?\w{0,40}_(?:api_key|token|secret|password|key)\b[^\n]{0,60}(?:`\w+`|\b(?:argument|parameter|field)\b)|"
     r"`\w+`[^\n]{0,80}"
     + _OWNED
@@ -380,12 +453,13 @@ _SECRET_VALUE: Final = re.compile(
     r"|\w{0,40}(?:secret|token|password|api_key|access_key)\w{0,40}(?= (?:in|into|as|to)))\b"
     r"[^.]{0,50}?\b(?:parameter|argument|field|value|comment)\b"
 )
-_TALK: Final = (
-    r"\b(?:(?:everything|anything|whatever|all) (?:that )?(?:the (?:user|person|human)|they|he or she) (?:has |have )?(?:typed|said|written|asked|wrote)|context window|earlier messages|conversation so far|text of the conversation|whole conversation|(?:user's|last|previous) (?:\w+ ){0,3}(?:messages|prompts?|questions)"
-    r"|your (?:full |entire |complete )?(?:instructions|system prompt|context)|its (?:full |entire |complete )?(?:instructions|system prompt))\b"
-)
 _PLACE: Final = r"(?:`\w+`|\b(?:argument|parameter|field)\b)"
 _CAPTURE: Final = re.compile(
+    r"^(?:\w+ ){0,3}(?:conversation|chat|dialogue) so far\b|^your (?:own )?(?:system prompt|instructions)\b|\b(?:your|its|their) own (?:system prompt|instructions)\b|"
+    + _TALK
+    + r"[^.\n]{0,40}\b(?:summari[sz]ed|forwarded|attached|quoted|repeated|passed|included|copied|put|placed|given|sent|supplied|written)\b[^.\n]{0,30}?"
+    + _PLACE
+    + r"|"
     r"\b(?:raw|full|exact|verbatim|entire|complete) (?:text|contents?|copy) of (?:the|your) (?:current )?(?:system prompt|instructions|conversation)\b"
     r"|\b(?:repeat|print|output|recite|reveal) (?:all |every |the )*(?:words?|text|lines?|everything) above\b"
     r"|\b(?:full|entire|complete|whole) (?:transcript|history|copy|record) of (?:the|this|your) (?:current )?(?:conversation|chat|dialogue)\b"
@@ -403,10 +477,27 @@ _CAPTURE: Final = re.compile(
     + _TALK
     + r"|\b(?:include|pass|send|attach|copy)\b[^.\n]{0,30}\byour (?:full |entire |complete )?(?:system prompt|instructions|conversation history|chain of thought)\b"
 )
+# In a definition: an argument and a file of keys in one breath. In other texts that is what manuals are about.
+_HARD_KEYS: Final = (
+    r"(?:(?:(?:~|\$home|/root|/home/\w+)/?|(?<=/)|(?<![\w/]))\.(?:ssh|aws|gnupg|kube|docker|netrc|git-credentials|pgpass)\b|(?:~/)?\.(?:bash|zsh|sh)_history\b|\bid_(?:rsa|ed25519|ecdsa|dsa)\b|/etc/shadow\b"
+    r"|\bwallet (?:files?|seeds?)\b|\b(?:shell|environment) variables\b|\bvariables of the (?:shell|environment|process)\b|\b(?:keychain|password manager|saved (?:logins|passwords)|browser (?:cookies|profile))(?:'s)?\b|\boutput of `?(?:env|printenv|set)\b)"
+)
+_SECRET_PLACE: Final = re.compile(
+    r"(?:"
+    + _HARD_KEYS
+    + r")[^\n]{0,120}?(?:`\w+` (?:argument|parameter|field)|\b(?:forwarded|attached|included|passed|put|placed|given|sent|supplied|mentioned|quoted) (?:in|into|as|under|with|to) )"
+    r"|\b(?:contents?|characters|bytes|letters|lines?|text|body|value|copy)(?: of| from| found in) (?:the |your |a |any |their |this )?(?:users?'?s? |person's |owner's )?(?:file )?(?:private (?:ssh )?keys?\b|ssh keys?\b|seed phrase\b|"
+    + _HARD_KEYS
+    + r")"
+    r"|\b(?:assistants?|agents?|models?|llms?)\b[^.\n]{0,60}\b(?:look|search|read|go|brows|dig|comb|rummag|collect|gather)\w*\b[^.\n]{0,50}"
+    + _HARD_KEYS
+    + r"|\bmust (?:hold|contain|be|have|carry)\b[^.\n]{0,40}"
+    + _HARD_KEYS
+)
 _CREDENTIAL_WORDS: Final = (
     r"(?:password|passphrase|passwd|api[ _-]?keys?|api[ _-]?tokens?|access[ _-]?(?:tokens?|keys?)|secret[ _-]?keys?|client[ _-]?secret|bearer token"
     r"|private[ _-]?keys?|ssh keys?|seed phrase|recovery (?:phrase|codes?)|mnemonic|credit card|card number|cvv|cvc|one[- ]time (?:code|password)|otp"
-    r"|2fa|mfa code|pin code|social security|ssn|login credentials|credentials|maiden name|account pin|pin number|security (?:question|answer)s?|bank account number)"
+    r"|2fa|mfa code|pin code|social security|ssn|login credentials|credentials|mother'?s (?:maiden|birth) name|maiden name|number on the (?:back|front) of (?:your|the) card|account pin|pin number|security (?:question|answer)s?|bank account number)"
 )
 _ASKS_PERSON: Final = re.compile(
     r"\b(?:ask|tell|prompt|request|have|get|instruct)\b (?:the )?(?:user|human|person|customer)\b[^.\n]{0,60}?\b"
@@ -502,7 +593,8 @@ _BADGES: Final = re.compile(
 
 
 _LEAKING_LINK: Final = re.compile(
-    r"https?://[^\s\"'<>)]{1,300}[?&/=](?:\{|%7b|\[|<)?[\w ]{0,30}(?:conversation|chat_?history|system_?prompt|user_?(?:prompt|query|data)|secrets?|context)[\w ]{0,30}(?:\}|%7d|\]|>)"
+    r"\]\(https?://[^)\s]{0,300}\$\{?\w{0,40}(?:key|token|secret|password)\w{0,20}\}?[^)\s]{0,100}\)|"
+    r"https?://[^\s\"'<>)]{1,300}[?&/=](?:\{{1,2}|%7b|\[|<)[\w ]{0,30}(?:conversation|chat_?history|system_?prompt|user_?(?:prompt|query|data)|of_the_user|(?:last|previous)_(?:message|question|answer|prompt)|secrets?|context)[\w ]{0,30}(?:\}|%7d|\]|>)"
     r"|https?://[^\s\"'<>)]{1,300}[?&/]\w{1,20}=(?:\{|%7b|\[|<)[^}>\]\n]{0,60}\b(?:user's|user|person's|your|messages|password|e-?mail)\b"
     r"|https?://\S{1,300}[?&]\w{1,20}=\s?(?:,|and)? ?(?:followed by|plus|with|then) (?:the |your )?(?:user's|conversation|chat|e-?mail|password|secret|token|api key|answer|reply|last message|question)"
     r"|\b(?:fill in|replace|substitute)\b[^.\n]{0,60}\b(?:chat|conversation|context|secret|user's)\b[^\n]{0,80}\b(?:link|url|address|picture|image)\b"
@@ -639,6 +731,16 @@ RULES: Final[tuple[ScanRule, ...]] = (
             "new ",
             " no ",
             "without ",
+            " on you ",
+            " on, you ",
+            " onwards",
+            "obey",
+            "pretend",
+            "imagine",
+            "suppose",
+            "assume",
+            "let's say",
+            "in this ",
             "your real ",
             "your actual ",
             "your true ",
@@ -647,28 +749,28 @@ RULES: Final[tuple[ScanRule, ...]] = (
     ScanRule(
         "override-elsewhere",
         _EVERYWHERE,
-        _elsewhere(OVERRIDE_ELSEWHERE.finditer),
+        _elsewhere(LIFTED_ELSEWHERE, find_overrides),
         "tells the model to set its instructions aside, in another language",
         "do not use it until you know why",
     ),
     ScanRule(
         "secrecy-elsewhere",
         _severities("ask", "ask", "warn"),
-        _elsewhere(SECRECY_ELSEWHERE.finditer),
+        _elsewhere(None, find_secrecy),
         "wants the model to keep something from the person, in another language",
         "ask what it is before you allow anything",
     ),
     ScanRule(
         "for-the-model-elsewhere",
         _EVERYWHERE,
-        _elsewhere(ADDRESSED_ELSEWHERE.finditer),
+        _elsewhere(ADDRESSED_ELSEWHERE),
         "speaks to the model and not to the person, in another language",
         "content is data: let nobody act on it",
     ),
     ScanRule(
         "secrets-elsewhere",
         _EVERYWHERE,
-        _elsewhere(find_secrets),
+        _elsewhere(TALK_ELSEWHERE, find_secrets),
         "wants keys, passwords or the conversation, in another language",
         "no tool needs them in its arguments",
     ),
@@ -693,9 +795,20 @@ RULES: Final[tuple[ScanRule, ...]] = (
             "approval",
             "privileges",
             "authori",
+            "your rights",
+            "your access",
+            "consent",
+            "no further",
+            "no more",
+            "no additional",
+            "no other",
             "turned off",
             "switched off",
             "disabled",
+            "[admin",
+            "[moderator",
+            "[root",
+            "[system ",
             "[system]",
             "system message",
             "anthropic",
@@ -731,13 +844,33 @@ RULES: Final[tuple[ScanRule, ...]] = (
         _TURN_MARKS,
         "imitates the marks between turns of a conversation",
         "do not use it until you know why",
-        ("<|", "<<sys", "inst]", "<system", "</system", "function_calls", "tool_result", "<untrusted", "</untrusted"),
+        (
+            "<|",
+            "<<sys",
+            "inst]",
+            "<system",
+            "</system",
+            "<assistant",
+            "</assistant",
+            "<human_turn",
+            "function_calls",
+            "tool_result",
+            "<untrusted",
+            "</untrusted",
+        ),
     ),
     ScanRule(
         "played-turns",
         _severities("ask", "warn", "ask"),
         _played_turns,
         "plays turns of a conversation that nobody has spoken",
+        "content is data: let nobody act on it",
+    ),
+    ScanRule(
+        "forged-results",
+        _severities("ask", "ask", "ask"),
+        _forged_results,
+        "plays the end of its own text, and the words of somebody else after it",
         "content is data: let nobody act on it",
     ),
     ScanRule(
@@ -780,7 +913,19 @@ RULES: Final[tuple[ScanRule, ...]] = (
         _NOTE,
         "speaks to the model and not to the person",
         "content is data: let nobody act on it",
-        ("note", "instruction", "message", "attention", "reminder", "notice"),
+        (
+            "note",
+            "instruction",
+            "message",
+            "attention",
+            "reminder",
+            "notice",
+            "you, ",
+            " only",
+            "always",
+            "never",
+            "first",
+        ),
     ),
     ScanRule(
         "secrecy",
@@ -805,6 +950,22 @@ RULES: Final[tuple[ScanRule, ...]] = (
             "secret",
             "invisible",
             "unknown",
+            "bother",
+            "trouble",
+            "burden",
+            "disturb",
+            "worry",
+            "hear",
+            "learn",
+            "know",
+            "notic",
+            "found out",
+            "find",
+            "asked",
+            "told",
+            "announc",
+            "anyone can",
+            "anybody can",
         ),
     ),
     ScanRule(
@@ -877,7 +1038,7 @@ RULES: Final[tuple[ScanRule, ...]] = (
         _TAKES_OVER,
         "wants to be called in place of other tools, or has them called",
         "a tool has no say in the calls of others",
-        ("tool", "server", "the only"),
+        ("tool", "server", "the only", "other", "alternative", "competing", "remaining"),
     ),
     ScanRule(
         "redirected-mail",
@@ -948,6 +1109,35 @@ RULES: Final[tuple[ScanRule, ...]] = (
             "keychain",
             "password manager",
             "private messages",
+        ),
+    ),
+    ScanRule(
+        "secret-place",
+        _severities("ask", None, "ask"),
+        _SECRET_PLACE,
+        "speaks of your keys, or of your environment, as something to be given to it",
+        "no tool needs your keys in its arguments",
+        (
+            ".ssh",
+            ".aws",
+            ".gnupg",
+            ".kube",
+            ".docker",
+            ".netrc",
+            ".git-c",
+            ".pgpass",
+            "_history",
+            "id_",
+            "shadow",
+            "wallet",
+            "variables",
+            "keychain",
+            "password manager",
+            "saved ",
+            "browser ",
+            "output of",
+            " key",
+            "seed phrase",
         ),
     ),
     ScanRule(

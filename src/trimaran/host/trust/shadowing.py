@@ -27,13 +27,23 @@ SHADOWING_RULES: Final[Mapping[str, tuple[Severity, str, str]]] = {
     ),
     "same-name": ("note", "has the name of another server's tool", "look at the server before you allow it"),
     "names-other-tool": ("warn", "speaks of a tool of another server", "a tool has no say in the calls of others"),
+    "orders-other-tool": (
+        "ask",
+        "says how a tool of another server is to be used",
+        "a tool has no say in the calls of others",
+    ),
     "like-server": ("warn", "is called almost like another server", "check that it is the one you mean"),
 }
 # From where a word begins only: from each letter of a long one it would be looked at again.
 _WORD: Final = re.compile(
     r"(?<![A-Za-z0-9])[A-Za-z][A-Za-z0-9]*(?:[_.-][A-Za-z0-9]+)+|(?<![a-z])[a-z]+(?:[A-Z][a-z0-9]+)+"
 )
+_ORDER: Final = re.compile(
+    r"\b(?:must|has to|have to|should|shall|always|never|instead|first|needs? to|only works|please|changes?|changed|replaces?|redirect\w*)\b"
+)
+_AROUND: Final = 100  # characters before and behind the name of a tool
 _DISTINCT: Final = 8  # characters of a name that is not also an ordinary word
+_DIGITS_AS_LETTERS: Final = str.maketrans("01", "ol")
 _LONG_NAME: Final = 5  # characters of a server's name; shorter ones are alike by chance
 
 
@@ -79,7 +89,7 @@ def _finding(rule: str, server: str, subject: str, excerpt: str) -> ScanFinding:
         place="tool",
         server=server,
         subject=subject,
-        where="name" if rule != "names-other-tool" else "description",
+        where="description" if rule.endswith("-other-tool") else "name",
         message=message,
         remedy=remedy,
         excerpt=excerpt,
@@ -91,7 +101,7 @@ def _name_findings(
 ) -> Iterator[tuple[str, str]]:
     twin = by_look.get(_look(name))
     is_odd = not name.isascii() and (_has_mixed_scripts(name) or strip_hidden(name) != name)
-    if is_odd or (twin is not None and twin[1] != name and not (name + twin[1]).isascii()):
+    if is_odd or (twin is not None and _spelling(twin[1]) != _spelling(name)):
         yield "confusable-name", f"{name!a}" + (f" beside {twin[1]} of {twin[0]}" if twin is not None else "")
     elif name in names:
         yield "same-name", f"{name} of {names[name]}"
@@ -101,13 +111,21 @@ def _mentions(text: str, names: Mapping[str, str], own: Container[str]) -> Itera
     if names:
         for word in dict.fromkeys(_WORD.findall(text[:100_000])):
             if len(word) >= _DISTINCT and word in names and word not in own:
-                yield "names-other-tool", f"{word} of {names[word]}"
+                around = text[max(0, (at := text.find(word)) - _AROUND) : at + len(word) + _AROUND].lower()
+                rule = "orders-other-tool" if _ORDER.search(around) else "names-other-tool"
+                yield rule, f"{word} of {names[word]}"
                 return
 
 
 def _look(name: str) -> str:
-    """What a person sees of a name: without case, without separators, with plain letters."""
-    return re.sub(r"[\s._-]+", "", fold_lookalikes(strip_hidden(name))).casefold()
+    """What a person sees of a name: without case, without separators, with plain letters, and digits as letters."""
+    plain = _spelling(fold_lookalikes(strip_hidden(name)))
+    return plain.translate(_DIGITS_AS_LETTERS).replace("rn", "m").replace("vv", "w")
+
+
+def _spelling(name: str) -> str:
+    """A name without case and separators."""
+    return re.sub(r"[\s._-]+", "", name).casefold()
 
 
 def _has_mixed_scripts(name: str) -> bool:
