@@ -125,6 +125,13 @@ def is_hidden(entry: Any, principal: object) -> bool:
     return visible is not None and not visible(principal)
 
 
+def refuse_hidden(entry: Any, call: IncomingCall) -> None:
+    """Tell whoever hides an entry that it was asked for by name: its `visible_to.refused(call)` may raise what the caller is told."""
+    refused = getattr(entry.visible_to, "refused", None)
+    if refused is not None:
+        refused(call)
+
+
 def identity(principal: object) -> Any:
     """The identity that tells whether two requests come from the same caller: subject *and* issuer (R102).
 

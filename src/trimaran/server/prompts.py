@@ -18,7 +18,7 @@ from trimaran.protocol.inbound import IncomingCall, read_json
 from trimaran.schema import ArgumentError, Signature, compile_signature
 from trimaran.types import GetPromptResult, Icon, Json, Prompt, PromptArgument, as_object
 
-from .access import Visible, VisibleTo, is_hidden, require_scopes, scopes_of, visible_of
+from .access import Visible, VisibleTo, is_hidden, refuse_hidden, require_scopes, scopes_of, visible_of
 from .context import Context
 from .dependencies import plan_dependencies
 from .handlers import Handler, call_any
@@ -236,6 +236,8 @@ class Prompts:
             raise ProtocolError.invalid_params("arguments must be an object of strings")
         entry = server.prompts.get(name)
         if entry is None or is_hidden(entry, call.principal):
+            if entry is not None:
+                refuse_hidden(entry, call)
             callbacks = server.callbacks
             if callbacks is not None and hasattr(callbacks, "get_prompt"):
                 value = await call_any(callbacks.get_prompt, name, arguments, Context(call, server))

@@ -34,7 +34,7 @@ from trimaran.schema.references import check_references
 from trimaran.types import CallToolResult, Icon, Json, TextContent, Tool, ToolAnnotations, as_object
 from trimaran.types.wire import TAGS_KEYS
 
-from .access import Visible, VisibleTo, is_hidden, require_scopes, scopes_of, visible_of
+from .access import Visible, VisibleTo, is_hidden, refuse_hidden, require_scopes, scopes_of, visible_of
 from .context import Context
 from .dependencies import plan_dependencies
 from .handlers import Handler, call_any, ends_the_call, incident, is_answer, is_silence
@@ -409,6 +409,7 @@ class Tools:
         exchange = call.exchange
         if entry.is_gated:
             if is_hidden(entry, call.principal):
+                refuse_hidden(entry, call)
                 return await self._call_undeclared(call)
             self.gate(entry, call)
         if params.request_state is not UNSET or params.input_responses is not UNSET:

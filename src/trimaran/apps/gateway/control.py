@@ -29,6 +29,7 @@ from trimaran.host.permissions.audit import AuditLog
 from trimaran.host.permissions.patterns import Pattern, parse_pattern
 from trimaran.host.permissions.policy import Decision
 from trimaran.host.permissions.subjects import Subject
+from trimaran.protocol.inbound import IncomingCall
 from trimaran.protocol.mask import MASK, secrets_in
 from trimaran.proxy.upstream import Upstream
 from trimaran.server.access import owner_text
@@ -213,7 +214,21 @@ class ServerControl:
             self._show(entry, self._tools[entry.key])
 
     def _show(self, entry: Any, act: Subject) -> None:
-        entry.visible_to = lambda principal: self.controls.access.may_see(principal, act)  # pyright: ignore[reportUnknownLambdaType]
+        entry.visible_to = _Visible(self, act)
+
+    def refuse(self, act: Subject, call: IncomingCall) -> None:
+        """Note a call by somebody who must not know what it is about. Raises, if the rule has a reason to be told."""
+        decision = self._decide(act, call, _arguments({"arguments": call.params.arguments}))
+        self._note(act, caller_name(call.principal), call.method, "denied", "denied", 0.0, None)
+        if decision.rule is not None and decision.rule.reason:
+            raise _denied(decision)
+
+    def _decide(self, act: Subject, call: IncomingCall, arguments: dict[str, Any] | None) -> Decision:
+        decision = self.controls.access.decide(call.principal, act, arguments)
+        if (audit := self.controls.audit) is not None:
+            caller, method = caller_name(call.principal), call.method
+            audit.record(decision, self._hide_in(arguments), event="decision", caller=caller, method=method)
+        return decision
 
     def _subject(self, tool: str, schema: object = None) -> Subject:
         return Subject.tool(self.name, tool, schema=schema, safe=self._safe)
@@ -276,20 +291,15 @@ class ServerControl:
 
     def _admit(self, act: Subject, ctx: Context, method: str, params: dict[str, Any]) -> Sequence[_Limit]:
         """The limits to count a call by. Raises _Stopped if a rule stops it."""
-        controls, principal = self.controls, ctx.call.principal
-        access, audit = controls.access, controls.audit
+        controls, access = self.controls, self.controls.access
         arguments = None
-        is_decisive = bool(access.rules) and access.needs_arguments(principal, act)
-        if audit is not None or is_decisive:
+        is_decisive = bool(access.rules) and access.needs_arguments(ctx.call.principal, act)
+        if controls.audit is not None or is_decisive:
             arguments = _arguments(params)
         if is_decisive and isinstance(params.get("arguments"), Raw):
             # What was judged is sent: of a member that stands there twice, a server might read the other one.
             params["arguments"] = Raw(_encode(arguments))
-        decision = access.decide(principal, act, arguments)
-        if audit is not None:
-            audit.record(
-                decision, self._hide_in(arguments), event="decision", caller=caller_name(principal), method=method
-            )
+        decision = self._decide(act, ctx.call, arguments)
         if not decision.is_allowed:
             raise _Stopped("denied", _refusal(decision, method))
         return controls.limits_of(act)
@@ -362,6 +372,23 @@ class ServerControl:
         audit.note("call", **fields, **more, seconds=round(seconds, 6), bytes=size)
 
 
+@final
+class _Visible:
+    """Who may know of an entry."""
+
+    __slots__ = ("_act", "_control")
+
+    def __init__(self, control: ServerControl, act: Subject) -> None:
+        self._control = control
+        self._act = act
+
+    def __call__(self, principal: Any) -> bool:
+        return self._control.controls.access.may_see(principal, self._act)
+
+    def refused(self, call: IncomingCall) -> None:
+        self._control.refuse(self._act, call)
+
+
 def _spellings_in_json(secret: str) -> dict[bytes, None]:
     """A secret in the forms that JSON has for it, longest first: some libraries escape slashes, or all that is not ASCII."""
     plain, in_ascii = msgspec.json.encode(secret).decode()[1:-1], json.dumps(secret)[1:-1]
@@ -407,10 +434,15 @@ def _arguments(params: Mapping[str, Any]) -> dict[str, Any]:
 
 def _refusal(decision: Decision, method: str) -> Exception:
     """What the caller is told. Which rule it was is for the audit log."""
+    refusal = _denied(decision)
+    if method == "tools/call":
+        return ToolError(refusal.message)  # for the model, which may choose another way
+    return refusal
+
+
+def _denied(decision: Decision) -> ProtocolError:
     reason = decision.rule.reason if decision.rule is not None else ""
     text = f"you may not use {decision.act} here.{f' {reason}' if reason else ''}"
-    if method == "tools/call":
-        return ToolError(text)  # for the model, which may choose another way
     return ProtocolError(CODE_INVALID_REQUEST, text, {"kind": "denied"}, status=200)
 
 

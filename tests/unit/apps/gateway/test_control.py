@@ -132,6 +132,8 @@ async def test_the_audit_log_has_a_line_for_every_decision_and_every_call(tmp_pa
     assert seen == [
         ("decision", "mcp__boats__sail", "ann", "allow"),
         ("call", "mcp__boats__sail", "ann", "ok"),
+        ("decision", "mcp__boats__sink", "ann", "deny"),
+        ("call", "mcp__boats__sink", "ann", "denied"),
         ("decision", "mcp__boats__prompts_get", "ann", "allow"),
         ("call", "mcp__boats__prompts_get", "ann", "ok"),
     ]
@@ -204,6 +206,38 @@ def test_a_server_that_renames_its_tools_fills_a_bounded_table() -> None:
     for number in range(21_000):
         metrics.count("one", f"tool {number}", "ok", "", 0.001)
     assert 'trimaran_gateway_calls_total{server="one",status="ok",tool="other"} 1000.0' in metrics.render().decode()
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+@pytest.mark.parametrize("path", ["/mcp", "/servers/boats/mcp"])
+async def test_a_call_of_what_the_caller_must_not_know_of_is_noted_and_told_only_with_the_rules_reason(
+    tmp_path: Path, era: Any, path: str
+) -> None:
+    """Such a call left no trace, and the reason was told to nobody."""
+    audit = tmp_path / "audit.jsonl"
+    rules = """
+[permissions]
+deny = ["mcp__boats__sink", { pattern = "mcp__boats__die", reason = "Ask ops." }, "mcp__boats__prompts_get"]
+"""
+    prefix = "boats_" if path == "/mcp" else ""
+    async with gateway_of(f'[gateway]\naudit = "{audit}"\n' + child("boats") + KEYS + rules) as gateway:
+        url = gateway.url.removesuffix("/mcp") + path
+        async with connect(url, headers={"X-API-Key": "ann-key-123"}, era=era) as ann:
+            with pytest.raises(CallError, match="unknown tool"):
+                await ann.call_tool(f"{prefix}sink", {"boat": "the secret boat"})
+            with pytest.raises(CallError, match=r"you may not use mcp__boats__die here. Ask ops.") as told:
+                await ann.call_tool(f"{prefix}die")
+            with pytest.raises(CallError, match="unknown prompt"):
+                await ann.get_prompt(f"{prefix}plan")
+            assert told.value.data == {"kind": "denied"}
+    lines = [json.loads(line) for line in audit.read_text().splitlines()]
+    assert [(line["event"], line["act"], line["caller"]) for line in lines] == [
+        (event, act, "ann")
+        for act in ("mcp__boats__sink", "mcp__boats__die", "mcp__boats__prompts_get")
+        for event in ("decision", "call")
+    ]
+    assert {line.get("status", line.get("action")) for line in lines} == {"denied", "deny"}
+    assert "the secret boat" not in audit.read_text()
 
 
 async def test_a_rule_that_can_match_nothing_is_reported_at_load() -> None:
