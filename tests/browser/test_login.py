@@ -74,3 +74,7 @@ def test_a_person_walks_through_the_login(inspector: Inspector, visit: Visit) ->
         other.close()
     expect(page.get_by_label("Token")).to_contain_text("refresh token")
     expect(page.locator(".topbar .badge")).to_have_text("connected")
+    page.get_by_role("button", name="Refresh the token").click()
+    flow.get_by_role("button", name="All the rest").click()
+    expect(flow.locator(".oauth-steps")).to_contain_text("grant: refresh_token")
+    expect(flow.locator(".flow-head .badge")).to_have_text("done")

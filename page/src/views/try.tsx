@@ -26,7 +26,7 @@ function experiments(server: Server): Experiment[] {
     { what: "no-sampling", title: "No sampling", text: "A client without a model" },
     { what: "no-roots", title: "No roots", text: "A client without folders" },
     { what: "no-capabilities", title: "No capabilities", text: "The barest client there is" },
-    { what: "no-token", title: "No token", text: "Is it guarded, and does it say so?" },
+    ...(server.transport === "stdio" ? [] : [{ what: "no-token", title: "No token", text: "Is it guarded, and does it say so?" }]),
     { what: "slow", title: "A slow network", text: "Two seconds before each message" },
     { what: "cut", title: "A cut stream", text: "The answer breaks off in the middle" },
     { what: "restart", title: "A restarted server", text: "Between connecting and the call" },
