@@ -246,7 +246,7 @@ class _HttpDialer:
                 f"the URL of {masked} holds credentials, which would end up in logs; give auth= or headers="
             )
         if not is_reachable:
-            raise ConfigError(f"{mask_url(url)!r} is no http:// or https:// URL with a host")
+            raise ConfigError(f"{mask_url(url)!r} is not an http:// or https:// URL with a host")
         if hasattr(options.auth, "subject"):
             raise ConfigError(
                 "auth is a Principal, which only a server in this process believes; give a token or a grant"

@@ -48,7 +48,7 @@ class DaemonExecutor(ThreadPoolExecutor):  # asyncio takes no other
         future: Future[T] = Future()
         with self._guard:
             if self._is_over:
-                raise RuntimeError("this is over: nothing more is run in threads")
+                raise RuntimeError("the threads have ended: nothing more can run in them")
             if self._idle <= 0 and len(self._at_work) < self._size:
                 thread = threading.Thread(target=self._work, name=self._name, daemon=True)
                 thread.start()

@@ -110,7 +110,7 @@ def test_arguments_that_are_no_object_are_refused_with_what_to_do(shape: Any, re
     ],
 )
 def test_what_is_no_call_is_refused(read: Any, wrong: Any, said: str) -> None:
-    with pytest.raises(LocalProtocolError, match="this is no call: expected a") as error:
+    with pytest.raises(LocalProtocolError, match="this is not a call: expected a") as error:
         read(wrong)
     assert said in str(error.value)
 

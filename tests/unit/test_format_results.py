@@ -191,7 +191,7 @@ def test_a_result_may_be_a_clients_or_the_mapping_on_the_wire() -> None:
 
 @pytest.mark.parametrize("wrong", [{}, {"content": "text"}, {"content": None}, 5])
 def test_what_is_no_result_is_refused(wrong: Any) -> None:
-    with pytest.raises(LocalProtocolError, match=re.escape("this is no result of a tool: it has no content blocks")):
+    with pytest.raises(LocalProtocolError, match=re.escape("this is not a result of a tool: it has no content blocks")):
         result_to_anthropic(wrong, "c1")
 
 

@@ -594,7 +594,7 @@ class Client:
         """Receive log messages of this severity and above through `on_log`."""
         if level not in LOG_LEVELS:
             raise LocalProtocolError.invalid_params(
-                f"{level!r} is no log level; the levels are {', '.join(LOG_LEVELS)}"
+                f"{level!r} is not a log level; the levels are {', '.join(LOG_LEVELS)}"
             )
         self._require("logging/setLevel")
         self._level = level

@@ -108,7 +108,7 @@ class Pipeline:
             except ProtocolError as error:
                 is_clear = self._blame(part, error) and is_clear
         if not is_clear:
-            self.odd(f"sent what is no message: {excerpt(message)}")
+            self.odd(f"sent bytes that are not a message: {excerpt(message)}")
 
     def _take(self, frame: Frame) -> None:
         if frame.is_call:

@@ -362,7 +362,7 @@ def _as_message(value: Any) -> CreateMessageResult:
         try:
             return msgspec.convert(fields, CreateMessageResult)
         except msgspec.ValidationError as error:
-            raise ConfigError(f"on_sample returned a mapping that is no sampling result: {error}") from None
+            raise ConfigError(f"on_sample returned a mapping that is not a sampling result: {error}") from None
     raise ConfigError(f"on_sample returned {type(value).__name__}; return text or a CreateMessageResult")
 
 
@@ -383,7 +383,7 @@ def _root(root: Any) -> Root:
         try:
             return msgspec.convert(dict(cast("Mapping[str, Any]", root)), Root)
         except msgspec.ValidationError as error:
-            raise ConfigError(f"a root is a path, a file:// URI or a Root; this mapping is none: {error}") from None
+            raise ConfigError(f"a root is a path, a file:// URI or a Root; this mapping is not: {error}") from None
     if not isinstance(root, (str, os.PathLike)):
         raise ConfigError(f"a root is a path, a file:// URI or a Root, not {root!r}")
     text = os.fspath(cast("str", root))

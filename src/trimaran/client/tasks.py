@@ -332,7 +332,7 @@ class TaskHandle(Generic[D]):
 
 
 def _never(*_: Any, **__: Any) -> Any:
-    raise AssertionError("a task that has ended asks nobody")
+    raise AssertionError("the task has ended, so it asks nothing")
 
 
 _NO_CLIENT: Final = TaskClient(_never, _never, _never, _never)

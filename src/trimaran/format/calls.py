@@ -88,7 +88,7 @@ def _arguments(name: str, arguments: Any) -> dict[str, Json]:
 
 
 def not_a_call(block: Any, expected: str) -> LocalProtocolError:
-    return LocalProtocolError.invalid_request(f"this is no call: expected {expected}, got {str(block)[:200]}")
+    return LocalProtocolError.invalid_request(f"this is not a call: expected {expected}, got {str(block)[:200]}")
 
 
 # --- arguments of strict calls ---------------------------------------------------------------------------------------

@@ -223,7 +223,7 @@ def detect_format(reply: object) -> Format:
     if get_field(reply, "role") is not None:
         return "openai"  # a message of plain text: no format has calls in one
     raise LocalProtocolError.invalid_request(
-        f"this is no reply of a model's provider: {type(reply).__name__}. Pass what the provider's library returned, awaited "
+        f"this is not a reply of a model's provider: {type(reply).__name__}. Pass what the provider's library returned, awaited "
         f"and complete, or its JSON; formats: {', '.join(FORMATS)}"
     )
 

@@ -93,7 +93,7 @@ def read_result(result: AnyResult) -> _Result:
             structured = UNSET if structured is None else structured
     if isinstance(content, str) or not hasattr(content, "__iter__"):
         raise LocalProtocolError.invalid_params(
-            f"this is no result of a tool: it has no content blocks: {str(cast('object', result))[:200]}"
+            f"this is not a result of a tool: it has no content blocks: {str(cast('object', result))[:200]}"
         )
     blocks = [as_schema(msgspec.to_builtins(block)) or {} for block in cast("list[Any]", content)]
     return _Result(blocks, structured, is_error is True)

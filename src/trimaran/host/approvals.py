@@ -238,7 +238,7 @@ class Approvals:
         """Ask the person a server's question, unless a rule forbids it (R260)."""
         if ask.mode == "url" and not _is_web(ask.url or ""):
             log.warning(
-                "the server %r asks for a visit of something that is no web page (%r...), and was declined",
+                "the server %r asks for a visit of something that is not a web page (%r...), and was declined",
                 server,
                 (ask.url or "").partition(":")[0][:20],
             )

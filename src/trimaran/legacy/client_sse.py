@@ -46,7 +46,7 @@ class SseChannel:
             kind = response.headers.get("content-type", "no content type")
             response.close()
             raise UnexpectedStatus(
-                f"{self._wire.url} is no MCP endpoint: it answers {kind[:80]}, not {STREAM}", status=response.status
+                f"{self._wire.url} is not an MCP endpoint: it answers {kind[:80]}, not {STREAM}", status=response.status
             )
         self._reader = asyncio.ensure_future(self._read(response, owner))
         try:
@@ -79,7 +79,7 @@ class SseChannel:
             response.close()
         if not self._announced.is_set():
             self._failure = ConnectFailed(
-                f"{self._wire.url} is no MCP endpoint: its stream ended with nothing announced"
+                f"{self._wire.url} is not an MCP endpoint: its stream ended with nothing announced"
             )
             self._announced.set()
         elif not self._is_closed:
@@ -91,7 +91,7 @@ class SseChannel:
             endpoint = urljoin(self._wire.url, text)
             is_elsewhere = origin_of(endpoint) != origin_of(self._wire.url)
         except ValueError as error:
-            self._failure = ConnectFailed(f"{self._wire.url} announced {text[:200]!r}, which is no URL: {error}")
+            self._failure = ConnectFailed(f"{self._wire.url} announced {text[:200]!r}, which is not a URL: {error}")
             self._announced.set()
             return
         if is_elsewhere:

@@ -166,7 +166,7 @@ def _base_of(document: Document, base_url: str | None) -> str:
     url = base_url or document.server_url
     if urlsplit(url).scheme not in ("http", "https"):
         raise ConfigError(
-            f"{document.title}: base_url={base_url!r} is no http or https URL"
+            f"{document.title}: base_url={base_url!r} is not an http or https URL"
             if base_url
             else f'{document.title} does not say where the API is: give base_url="https://api.example.com"'
         )

@@ -188,7 +188,7 @@ def id_of_malformed(message: bytes) -> RequestId | None:
 def _refusal(message: bytes, error: Exception) -> RemoteProtocolError:
     if isinstance(error, msgspec.ValidationError):
         return RemoteProtocolError(
-            CODE_INVALID_REQUEST, f"the server sent JSON that is no JSON-RPC message ({error}): {excerpt(message)}"
+            CODE_INVALID_REQUEST, f"the server sent JSON that is not a JSON-RPC message ({error}): {excerpt(message)}"
         )
     reason = TooDeep() if isinstance(error, RecursionError) else error
     problem = "JSON that is too deep" if isinstance(reason, TooDeep) else "no JSON"

@@ -176,7 +176,7 @@ class Server:
         `resumable` says that a long-running tool may be run again after a crash, past the `ctx.step`s that are done.
         """
         if isinstance(fn, str):
-            raise DeclarationError(f"write @server.tool(name={fn!r}): what stands there without a name is the function")
+            raise DeclarationError(f"write @server.tool(name={fn!r}): the argument without a name is the function")
         if fn is not None:
             self.add_tool(fn, **options)
             return fn
@@ -238,9 +238,7 @@ class Server:
         Options: name, title, description, arguments, annotations, icons, meta, tags, scopes, visible_to.
         """
         if isinstance(fn, str):
-            raise DeclarationError(
-                f"write @server.prompt(name={fn!r}): what stands there without a name is the function"
-            )
+            raise DeclarationError(f"write @server.prompt(name={fn!r}): the argument without a name is the function")
         if fn is not None:
             self.add_prompt(fn, **options)
             return fn

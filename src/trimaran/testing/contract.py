@@ -196,7 +196,7 @@ async def _rig(make: Make, *, is_paused: bool = False) -> AsyncGenerator[_Rig]:
         await rig.open(is_paused=is_paused)
         yield rig
     except TimeoutError:
-        raise AssertionError(f"nothing came of it within {_PATIENCE:g} s") from None
+        raise AssertionError(f"the check did not end within {_PATIENCE:g} s") from None
     finally:
         await rig.close()
 

@@ -93,7 +93,7 @@ async def _two(make: Make) -> AsyncGenerator[tuple[Store, Store]]:
                 store_b = await stack.enter_async_context(await _make_store(make)) if store_a.is_shared else store_a
                 yield store_a, store_b
         except TimeoutError:
-            raise AssertionError(f"nothing came of it within {_PATIENCE:g} s") from None
+            raise AssertionError(f"the check did not end within {_PATIENCE:g} s") from None
 
 
 async def _until(event: str, is_so: Callable[[], Awaitable[Any]]) -> Any:

@@ -306,7 +306,7 @@ def _target(request: HttpRequest, url: str, reply: HttpReply) -> str:
             request.step,
             url,
             f"{where} redirects a {request.method} ({reply.status}) to {bare_url(there)!r}; what a {request.method} carries "
-            "is not sent anywhere else. Its operator has to name that place, if it is the right one",
+            "is not sent anywhere else. The operator has to configure that URL, if it is the right one",
         )
     return there
 

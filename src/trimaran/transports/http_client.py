@@ -250,13 +250,13 @@ class HttpWire:
             there = urljoin(here, location)
             is_elsewhere = origin_of(there) != origin_of(here)
         except ValueError as error:
-            raise ConnectFailed(f"{here} redirects to {location[:200]!r}, which is no URL: {error}") from None
+            raise ConnectFailed(f"{here} redirects to {location[:200]!r}, which is not a URL: {error}") from None
         if is_elsewhere:
             raise ConnectFailed(
                 f"{here} redirects to {there}, which is another origin; if that is right, connect to it directly"
             )
         if response.status == 303:
-            raise ConnectFailed(f"{here} answers a {verb} with 303 See Other: {there}; that is no MCP endpoint")
+            raise ConnectFailed(f"{here} answers a {verb} with 303 See Other: {there}; that is not an MCP endpoint")
         if url is None:
             self.url = there
             self._starts.clear()

@@ -438,7 +438,7 @@ class _Child:
         elif line.lstrip()[:1] in (b"{", b"["):
             self._owner.receive(line)
         else:
-            self._owner.odd(f"sent a line on stdout that is no message: {_excerpt(line)}")
+            self._owner.odd(f"sent a line on stdout that is not a message: {_excerpt(line)}")
 
     def _take_rest(self) -> None:
         """stdout has ended; the bytes after its last newline may be a message."""

@@ -163,7 +163,7 @@ async def test_garbage_without_an_id_is_remembered_and_harms_nobody(rig: Rig, ga
     rig.say(garbage)
     await asyncio.sleep(0)
     assert not task.done()
-    assert "no message" in rig.line.oddities()
+    assert "not a message" in rig.line.oddities()
     rig.say(ok(1))
     await done(task)
 

@@ -148,7 +148,12 @@ def test_a_link_to_a_file_inside_is_followed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("target", "words"),
-    [("nowhere", "a link to nothing"), (".", "no file"), ("../.env", "a hidden file"), ("tea.md", "a link to nothing")],
+    [
+        ("nowhere", "a link to nothing"),
+        (".", "not a file"),
+        ("../.env", "a hidden file"),
+        ("tea.md", "a link to nothing"),
+    ],
 )
 def test_a_link_to_anything_else_is_refused(tmp_path: Path, target: str, words: str) -> None:
     root = write(tmp_path, {"tea/SKILL.md": manifest("tea"), ".env": "SECRET=1"})

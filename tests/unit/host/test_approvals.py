@@ -224,7 +224,7 @@ async def test_a_page_that_is_no_web_page_is_declined_and_nobody_is_asked(
     async with make_host(servers=servers, on_question=asked.append, options={"era": era}) as host:
         assert (await soon(host.call("mcp__desk__visit"))).data == "decline"
     assert asked == []
-    assert "the server 'desk' asks for a visit of something that is no web page" in caplog.text
+    assert "the server 'desk' asks for a visit of something that is not a web page" in caplog.text
 
 
 @pytest.mark.parametrize("url", ["http://localhost:8/x", "HTTPS://id.example?x=1", "https://xn--bcher-kva.example/#a"])

@@ -341,7 +341,7 @@ async def test_a_fault_of_the_host_itself_is_logged_and_told_as_a_failure(
 @pytest.mark.parametrize("reply", ["hello", 3, None, {}, {"id": "x"}])
 async def test_something_that_is_no_reply_is_a_mistake_of_the_program(reply: Any) -> None:
     async with make_host() as host:
-        with pytest.raises(LocalProtocolError, match="no reply of a model's provider"):
+        with pytest.raises(LocalProtocolError, match="not a reply of a model's provider"):
             await host.answer(reply)
 
 

@@ -26,7 +26,7 @@ def test_callers_stand_after_the_rule(text: str, rule: str, callers: tuple[str, 
     "callers", ["group:", "group:dev,", "group:dev, ann", "grp:dev", "dev", "dev, user:ann", "https://example.com"]
 )
 def test_a_caller_that_cannot_be_read_is_an_error(callers: str) -> None:
-    with pytest.raises(ConfigError, match="is no caller: write group:NAME"):
+    with pytest.raises(ConfigError, match="is not a caller: write group:NAME"):
         split_callers(f"mcp__a__b to {callers}")
 
 

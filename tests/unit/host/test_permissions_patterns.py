@@ -138,8 +138,8 @@ MISTAKES = {
     "(x)": (0, "name of the tool is missing"),
     "mcp__a__b(***)": (10, "is no glob"),
     "***": (0, "is no glob"),
-    "mcp__a__b(/etc/[ps]*)": (15, "no part of a glob"),
-    "mcp__a__b(x{1,2})": (11, "no part of a glob"),
+    "mcp__a__b(/etc/[ps]*)": (15, "not part of a glob"),
+    "mcp__a__b(x{1,2})": (11, "not part of a glob"),
     "mcp__a__b(C:\\dir)": (12, "backslash"),
     "mcp__a__b(x\\)": (11, "backslash"),
     "mcp__a__b(" + "/**" * 9 + "/)": (10, "more than 4 times"),
@@ -197,7 +197,7 @@ def test_the_message_shows_the_place() -> None:
     with pytest.raises(RuleError) as caught:
         parse_pattern("mcp__fs__write(/etc/[a]*)")
     assert str(caught.value).splitlines() == [
-        "[ is no part of a glob here: there are * and ** and ?",
+        "[ is not part of a glob here: use * and ** and ?",
         "    mcp__fs__write(/etc/[a]*)",
         "                        ^",
         "  Write \\[ for the character itself.",

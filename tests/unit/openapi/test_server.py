@@ -295,7 +295,7 @@ def test_tools_are_chosen_and_named(options: dict[str, Any], names: list[str]) -
     ("options", "message"),
     [
         ({}, 'does not say where the API is: give base_url="https://'),
-        ({"base_url": "ftp://x"}, "is no http or https URL"),
+        ({"base_url": "ftp://x"}, "is not an http or https URL"),
         ({"base_url": "https://x", "auth": {"nobody": "s"}}, "auth names 'nobody'; the document's security schemes are: 'key', 'login'"),
         ({"base_url": "https://x", "include": ["nothing"]}, "no operation is left"),
         ({"base_url": "https://x", "include": "getPet"}, "take a list of patterns"),

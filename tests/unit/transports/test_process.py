@@ -185,9 +185,9 @@ async def test_lines_that_are_no_messages_are_oddities(start: Open) -> None:
     await log.loss()
     assert log.messages == [b"[1]", b"  {}"]
     assert log.oddities == [
-        "sent a line on stdout that is no message: 'Welcome!'",
-        "sent a line on stdout that is no message: '\ufffd\ufffd'",
-        f"sent a line on stdout that is no message: '{'z' * 120}'...",
+        "sent a line on stdout that is not a message: 'Welcome!'",
+        "sent a line on stdout that is not a message: '\ufffd\ufffd'",
+        f"sent a line on stdout that is not a message: '{'z' * 120}'...",
     ]
 
 

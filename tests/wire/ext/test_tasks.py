@@ -808,7 +808,7 @@ async def test_an_owner_that_nobody_can_be_is_refused(binding: str) -> None:
             with pytest.raises(ConfigError, match="has no subject.*session=ctx.session_id"):
                 await tasks.begin("export", owner=owner)
         for stray in ("mcp_0123", Stranger(), 5):
-            with pytest.raises(ConfigError, match="is no live session"):
+            with pytest.raises(ConfigError, match="is not a live session"):
                 await tasks.begin("export", session=stray)
         assert await tasks.count() == 0
 

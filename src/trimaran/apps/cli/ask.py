@@ -68,7 +68,7 @@ _UNFINISHED: Final = {
 @click.command(
     "ask", epilog=_EPILOG, short_help="Let a model answer one prompt with the tools of many servers, and end."
 )
-@click.option("-p", "--prompt", metavar="TEXT", help="What to ask; - reads it from stdin, as does leaving it out.")
+@click.option("-p", "--prompt", metavar="TEXT", help="The prompt; - reads it from stdin, as does leaving it out.")
 @click.option(
     "--model",
     metavar="NAME",
@@ -83,7 +83,7 @@ _UNFINISHED: Final = {
     help="Read this mcp.toml alone.  [those of the user and the project]",
 )
 @host_options
-@click.option("--system", default="", metavar="TEXT", help="What the model is told before all else.")
+@click.option("--system", default="", metavar="TEXT", help="The system prompt of the model.")
 @click.option("--max-turns", type=click.IntRange(1), default=50, help="Requests to the model, at most.  [50]")
 @click.option("--max-tokens", type=click.IntRange(1), default=4096, help="Tokens of one answer, at most.  [4096]")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="For all of it.  [none]")

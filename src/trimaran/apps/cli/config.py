@@ -244,7 +244,7 @@ def _report(
 def trust(workspace: Path | None) -> int:
     """Trust the project's mcp.toml: a host may start the servers it names, and heed what it allows.
 
-    What that is, is printed, with what its servers inherit and replace of yours. It holds until one of these changes.
+    The command prints the file, with what its servers inherit and replace of yours. It holds until one of these changes.
     """
     screen = Screen()
     machine, config, source = _project(workspace)

@@ -59,7 +59,7 @@ def command(
       trimaran console --server fs='npx -y @modelcontextprotocol/server-filesystem .'
       trimaran console --model anthropic:claude-sonnet-5
 
-    FILE is an mcp.toml, read alone; without it, those of the user and of the project. What --server names comes on top. A
+    FILE is an mcp.toml, read alone; without it, those of the user and of the project. The servers of --server come on top. A
     project's file is asked about before anything in it is started, once for each version of it.
 
     A call that you type is made, unless a rule denies it. A call by a model is asked about, unless a rule allows it. Type /help in the console for what can be typed.
@@ -96,6 +96,4 @@ def _require_extra() -> None:
 
 def _require_terminal() -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
-        raise ConfigError(
-            "the console needs a terminal, and this is none: without one, use `trimaran call TARGET TOOL KEY=VALUE`"
-        )
+        raise ConfigError("the console needs a terminal: without one, use `trimaran call TARGET TOOL KEY=VALUE`")

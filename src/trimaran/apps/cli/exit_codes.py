@@ -99,7 +99,7 @@ def is_output_error(error: Exception) -> bool:
 
 def code_of(error: Error, *, connected: bool = True) -> int:
     """The exit code of an error; `connected` says whether the server had been reached before it happened."""
-    # Of the class only: on an instance the same name may hold how a child process ended.
+    # The class only: on an instance the same name may hold how a child process ended.
     own = getattr(type(error), "exit_code", None)
     if isinstance(own, int):
         return own

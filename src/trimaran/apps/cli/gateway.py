@@ -1,4 +1,4 @@
-"""`trimaran gateway`: the servers of an `mcp.toml` behind one port. What it does is in `trimaran.apps.gateway`."""
+"""`trimaran gateway`: the servers of an `mcp.toml` behind one port. The work is done in `trimaran.apps.gateway`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _NEARBY: Final = Path("mcp.toml")
     type=click.Choice(LEVELS, case_sensitive=False),
     default="info",
     show_default=True,
-    help="What goes to stderr.",
+    help="The level of the log on stderr.",
 )
 @click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(

@@ -1,4 +1,4 @@
-"""`trimaran inspect`: see and try any server in a browser. What it does is in `trimaran.apps.inspector`."""
+"""`trimaran inspect`: see and try any server in a browser. The work is done in `trimaran.apps.inspector`."""
 
 from __future__ import annotations
 

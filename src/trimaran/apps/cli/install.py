@@ -27,9 +27,13 @@ from .output import Screen
 @click.command("install", short_help="Register a server of yours in Claude Desktop, Cursor, VS Code and others.")
 @click.argument("target", metavar="FILE[:OBJ]", type=TargetWords())
 @click.option(
-    "--client", type=click.Choice(list(CLIENTS)), required=True, metavar="NAME", help="Whose configuration; see above."
+    "--client",
+    type=click.Choice(list(CLIENTS)),
+    required=True,
+    metavar="NAME",
+    help="The program whose configuration is written; see above.",
 )
-@click.option("--name", metavar="NAME", help="What to call it there.  [the name of the server]")
+@click.option("--name", metavar="NAME", help="The name of the server there.  [the name of the server]")
 @click.option("--project", is_flag=True, help="Write to its file for this project, not for the user.")
 @click.option("--env", multiple=True, metavar="K=V", help="Set this variable for the server. Repeatable.")
 @click.option("--replace", is_flag=True, help="Write over a server of the same name.")

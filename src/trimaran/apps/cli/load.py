@@ -2,7 +2,7 @@
 
 `parse` only reads the text, so that a reloading front can watch the right directory without importing anything.
 `load` imports: a file by its path, with its directory first on `sys.path`, or last if it has the name of another
-module; a module by name, with the current directory first. What goes wrong is said in terms of the user's own file: a
+module; a module by name, with the current directory first. Errors name the user's own file: a
 traceback shows the frames of their code, not ours.
 """
 

@@ -79,7 +79,7 @@ def explain_command(name: str, words: Sequence[str], args: str | None, as_json: 
 
 
 def _touches(name: str, act: Subject, config: HostConfig) -> frozenset[Touch]:
-    """What is known of the tool without its server: the configuration, common servers, and its name."""
+    """The sources on a tool without its server: the configuration, common servers, and its name."""
     from trimaran.host.trust.touches import touches_of
     from trimaran.types import Tool
 

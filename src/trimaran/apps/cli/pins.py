@@ -100,7 +100,7 @@ def show_command(name: str, definition: str | None, as_json: bool, store: Pins) 
     return Exit.OK
 
 
-@command.command("diff", short_help="What differs from what you agreed to, word by word.")
+@command.command("diff", short_help="The difference from the definitions that you agreed to, word by word.")
 @click.argument("name", metavar="SERVER", required=False)
 @_JSON
 @_FOLDER
@@ -117,7 +117,7 @@ def diff_command(name: str | None, as_json: bool, store: Pins) -> int:
         _show(screen, differing)
     _refuse_damaged(files)
     if not differing and not as_json:
-        screen.note("Nothing differs, as far as the servers were used.")
+        screen.note("No server has listed other definitions so far.")
     return 1 if differing else Exit.OK
 
 
@@ -143,7 +143,7 @@ def accept_command(name: str, definitions: Sequence[str], yes: bool, store: Pins
         ]
         if not items:
             if len(servers) == 1:
-                screen.note(f"Nothing of {name} waits for you.")
+                screen.note(f"{name} has no definitions that wait for you.")
             continue
         _show(screen, items)
         if not yes and not _is_agreed(f"Agree to these {len(items)} definitions of {name}?"):
@@ -158,7 +158,7 @@ def accept_command(name: str, definitions: Sequence[str], yes: bool, store: Pins
 @click.argument("name", metavar="SERVER")
 @_FOLDER
 def forget_command(name: str, store: Pins) -> int:
-    """Move the pins of SERVER aside, damaged ones too. What it lists at its next use is pinned as it is.
+    """Move the pins of SERVER aside, damaged ones too. Its next list is pinned as it is.
 
     Do it if the pins are damaged, or if you know that everything has changed. The old file stays beside the new one.
     """
@@ -176,7 +176,7 @@ def _is_agreed(question: str) -> bool:
 
 
 def _is_of(file: PinFile, name: str) -> bool:
-    """Of a damaged file only its own name tells whose it was."""
+    """Only the name of a damaged file tells whose it was."""
     if file.server is not None:
         return file.server.name == name
     return name == file.path.name or file.path.name.startswith(file_prefix(name))

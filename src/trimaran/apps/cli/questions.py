@@ -201,7 +201,7 @@ def _look_at(url: str) -> tuple[str, list[str]]:
     if parts.scheme != "https":
         warnings.append(f"it is not https but {safe(parts.scheme) or 'nothing'}: others can read along.")
     if parts.username is not None:
-        warnings.append(f"what stands before the @ is no host; the host is {safe(host)}.")
+        warnings.append(f"the part before the @ is not the host; the host is {safe(host)}.")
     if not host.isascii() or "xn--" in host:
         spelt = host if host.isascii() else ascii(host)[1:-1]
         warnings.append(f"the name has letters that may look like others ({safe(spelt)}).")

@@ -86,7 +86,7 @@ LEVELS: Final = ("debug", "info", "warning", "error")
     type=click.Choice(LEVELS, case_sensitive=False),
     default="warning",
     show_default=True,
-    help="What goes to stderr.",
+    help="The level of the log on stderr.",
 )
 @click.option("--behind-front", type=click.Path(path_type=Path), hidden=True)
 @click.pass_context
@@ -149,7 +149,7 @@ def command(
     where = _source(ctx, words, reach, api, per_caller=per_caller, debug=debug)
     if reload:
         if not isinstance(where, ServerFile):
-            raise click.UsageError("--reload watches the Python files of a server, and this is none")
+            raise click.UsageError("--reload watches the Python files of a server, and this target has none")
         flags = [*(["--no-legacy"] if no_legacy else []), *(["--debug"] if debug else []), "--log-level", log_level]
         if http_options.get("port") == 0:  # the same one after each change
             from trimaran.serve import DEFAULT_HOST, free_port
@@ -204,7 +204,7 @@ def _source(
     per_caller: bool,
     debug: bool,
 ) -> ServerFile | OpenApiSource | ProxySource | MockSource:
-    """What is to be served: a file of ours, an HTTP API, a recorded session, or another server."""
+    """The target to serve: a file of ours, an HTTP API, a recorded session, or another server."""
     if is_openapi(ctx, words):
         if per_caller:
             raise click.UsageError("--per-caller goes with a proxy; calls of an HTTP API share its connections")

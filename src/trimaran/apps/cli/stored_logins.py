@@ -1,7 +1,7 @@
 """Logins that `trimaran auth login` has kept, for the commands that talk to a server.
 
 A command uses the login for its URL if there is one. None of them asks a person for one: that is `auth login`'s affair,
-so a command in a script fails at once instead of waiting (R254). Who has never logged in pays for none of this.
+so a command in a script fails at once instead of waiting (R254). A user who has never logged in pays for none of this.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@
     .mcp.json#boats                  an entry of a configuration file; also mcp.toml#boats
     boats                            the same, of a configuration file in the current directory
 
-Only text and files are looked at here; nothing is started and nothing connected. What cannot be a target is refused with
+Only text and files are looked at here; nothing is started and nothing connected. Words that cannot be a target are refused with
 what to write instead.
 """
 
@@ -68,7 +68,7 @@ class Target(NamedTuple):
     inherit_env: bool = False
     cwd: str | None = None
     sandbox: Sandbox | None = None
-    """What its process may reach, as its entry says; no command starts it without."""
+    """The sandbox of its entry; no command starts it without."""
 
     @property
     def is_http(self) -> bool:

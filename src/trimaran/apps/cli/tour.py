@@ -193,7 +193,9 @@ class Tour:
             self._say(escape((message or "").rstrip()))
 
         result = await self._tool("listen_in", {"channel": 16}, on_progress=show)
-        _expect("".join(pieces) == result["content"][0]["text"], "what streamed in is not what the call returned")
+        _expect(
+            "".join(pieces) == result["content"][0]["text"], "the streamed text differs from the result of the call"
+        )
 
     async def _question(self) -> None:
         self._say("round 1: the call ends as [bold]input_required[/] and asks")

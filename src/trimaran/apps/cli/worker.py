@@ -48,7 +48,7 @@ _LAST_SECONDS: Final = 20.0
     type=click.Choice(LEVELS, case_sensitive=False),
     default="warning",
     show_default=True,
-    help="What goes to stderr.",
+    help="The level of the log on stderr.",
 )
 def command(target: str, *, store: str, concurrency: int, drain: float, debug: bool, log_level: str) -> int:
     """Run the tasks of the Server object of a Python file or module.

@@ -7,7 +7,7 @@
 Here the parts meet: what becomes of a line is `running_lines.py`, with `calls.py`, `commands.py` and, for a model's answers, `model_turn.py`;
 questions are `questions.py`, the servers `server_screens.py`. The screen is there before the servers are; each comes up behind.
 
-Ten times a second the screen is brought up to date (`_tick`): states, bars, a model's text. What servers send in between is
+Ten times a second the screen is brought up to date (`_tick`): states, bars, a model's text. Messages of servers in between are
 only noted, so that none can make the screen slower by sending more.
 
 However the console ends, by a key, by SIGTERM, with its terminal or by a mistake of ours, the host is closed, no child is left, and the terminal

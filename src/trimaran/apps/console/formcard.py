@@ -1,6 +1,6 @@
 """A form that a server wants filled in: its fields as widgets, what is wrong with an answer below the field it is about.
 
-What a field is and how a text in it is read is `trimaran.host.form_fields`; here it only gets a widget. The form is judged when it
+The fields, and how a text in one is read, are in `trimaran.host.form_fields`; here it only gets a widget. The form is judged when it
 is submitted, and stays until it is right: the person may also decline, which is a no, or close it, which is neither. Enter
 in a field goes to the next one, and submits nothing.
 

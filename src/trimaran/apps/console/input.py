@@ -205,7 +205,9 @@ def _named(tokens: list[Token], name: str, known: list[Argument]) -> list[Word]:
         return words
     main = main_argument(known)
     if main is None:
-        raise _error(f"{_short(bare[0].text)} is no argument: write key=value, or key:=JSON", "", _takes(name, known))
+        raise _error(
+            f"{_short(bare[0].text)} is not an argument: write key=value, or key:=JSON", "", _takes(name, known)
+        )
     if len(bare) > 1 or any(word.key == main for word in words):
         example = f"{main}='{' '.join(token.text for token in bare)}'"
         problem = f"{_short(bare[-1].text)} is one word too many: put quotes around a text with blanks, as in "

@@ -77,7 +77,7 @@ class QuestionCard(Card[None]):
 
 
 def show_warnings(reasons: Sequence[str]) -> Iterable[Text]:
-    """What was found about a question, before everything else: a person who reads one line reads this."""
+    """The findings about a question, before everything else: a person who reads one line reads this."""
     if not reasons:
         return
     yield Text("Careful", style="bold red")
@@ -148,7 +148,7 @@ class SamplingCard(_YesNoCard):
     def parts(self) -> Iterable[RenderableType]:
         ask: Any = self.question.request
         yield _rows(("server", self.question.server), ("at most", f"{getattr(ask, 'max_tokens', '?')} tokens"))
-        yield Text("What it wants your model to read, in the server's words:", style="bold")
+        yield Text("The text for your model, in the server's words:", style="bold")
         system = getattr(ask, "system_prompt", None)
         if system:
             yield _turn_of("system", system)

@@ -1,6 +1,6 @@
 """Run the lines that the person typed: calls, commands and messages.
 
-Each is a task of its own, so several may be under way; Esc ends the one that began last. What goes wrong in one is shown, and
+Each is a task of its own, so several may be under way; Esc ends the one that began last. A failure in one is shown, and
 ends nothing else.
 """
 

@@ -212,7 +212,7 @@ class ServersScreen(_Split):
         return text
 
     def _findings(self, server: str) -> Text:
-        """What was found in the words of the server."""
+        """The findings in the texts of the server."""
         findings = [finding for finding in self.host.findings(server) if finding.severity != "note"]
         text = Text("\nFound in its words\n", style="yellow")
         for finding in findings[:_MOST_LISTED]:

@@ -47,7 +47,7 @@ def change_of(before: ServerStatus | None, now: ServerStatus) -> Text | None:
 
 
 def budget_of(plan: BudgetPlan) -> str:
-    """What a budget cut, in a few words."""
+    """The cuts of a budget, in a few words."""
     hidden = sum(plan.hidden.values())
     by_search = f", {hidden} by search" if hidden else ""
     if plan.needed is not None:
@@ -75,7 +75,7 @@ class StatusLine(Static):
 
         Args:
             waiting: The line that the person typed and that is not done yet; empty if there is none.
-            plan: What a budget cut of the tools that the model was told of.
+            plan: The cuts of a budget among the tools that the model got.
         """
         turns = waiting or any(status.state == "starting" for status in servers)
         content = (tuple(servers), calls, model, waiting, width, spinner() if turns else "", plan)

@@ -30,7 +30,7 @@ _ANSWER_SECONDS: Final = 0.2
 
 
 class TypedAhead(NamedTuple):
-    """What the terminal said before the console was there."""
+    """The bytes that the terminal sent before the console was there."""
 
     text: str = ""
     """The keys."""

@@ -10,7 +10,7 @@ One loop for every provider; what differs between them is in `providers/`:
 
     message -> model -> text, and calls -> host.call, all at once -> results, in the order asked -> model -> ... -> no more calls
 
-Every call goes through the host, so rules and persons decide about it. What a server returned reaches the model only as the
+Every call goes through the host, so rules and persons decide about it. Results of servers reach the model only as the
 result of a call. The list of tools is read again for each request.
 
 The history is valid at every moment, whatever ends a `send`: an error, a cancelled task, a generator that is dropped. Calls
@@ -191,7 +191,7 @@ class Conversation:
 
     @property
     def budget_plan(self) -> BudgetPlan | None:
-        """What a budget cut of the tools in the last request; None without a budget, and before the first request."""
+        """The cuts of a budget among the tools in the last request; None without a budget, and before the first request."""
         return self._offers.plan
 
     def clear(self) -> None:

@@ -40,7 +40,7 @@ class ModelTools:
         self._declared: list[dict[str, Any]] | None = None
         self._offer = ModelToolList([], [])
         self.plan: BudgetPlan | None = None
-        """What a budget cut of the last list, if there is one."""
+        """The cuts of a budget in the last list, if there is one."""
 
     async def prepare(self) -> None:
         """Count what many tools cost, so that `make` holds up nobody."""

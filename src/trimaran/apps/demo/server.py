@@ -273,7 +273,7 @@ def plan_passage(destination: str, crew: str = "two friends") -> str:
 
     Args:
         destination: The port to sail to.
-        crew: Who comes along.
+        crew: The passengers.
     """
     return (
         f"Plan a day's sail from Port Trimaran to {destination} for {crew}. "

@@ -199,7 +199,7 @@ def _source(html: Any, meta: Mapping[str, Json], label: str) -> Callable[..., An
 
     if isinstance(html, (str, bytes)):
         if (b"<" if isinstance(html, bytes) else "<") not in html:  # pyright: ignore[reportOperatorIssue]
-            raise DeclarationError(f"{label}: {html[:80]!r} is no HTML; for a file, give pathlib.Path(...)")
+            raise DeclarationError(f"{label}: {html[:80]!r} is not HTML; for a file, give pathlib.Path(...)")
         fixed = contents(html)
         return lambda: fixed
     if isinstance(html, Path):

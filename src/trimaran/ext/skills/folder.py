@@ -251,7 +251,7 @@ class Folder:
         target = self._inside(path)
         status = os.stat(target, follow_symlinks=False)
         if not stat.S_ISREG(status.st_mode):
-            raise DeclarationError(f"{path} is a link to something that is no file; put a copy there instead")
+            raise DeclarationError(f"{path} is a link to something that is not a file; put a copy there instead")
         return status
 
     def _inside(self, path: Path) -> Path:

@@ -172,7 +172,7 @@ class _Reader:
         is_scalar = isinstance(event, self._yaml.ScalarEvent)
         key = self._value(event, _MAX_DEPTH) if is_scalar else None
         if not isinstance(key, str) or (key == "<<" and event.implicit[0]):
-            self._fail(event, "this is no plain key; write a word, or put it in quotes")
+            self._fail(event, "this is not a plain key; write a word, or put it in quotes")
         return key
 
     def _scalar(self, event: Any) -> Json:

@@ -583,7 +583,7 @@ class Tasks:
         known = None if sessions is None or not isinstance(id, str) else await sessions.reach(id)
         if known is None:
             label = repr(id) if isinstance(id, str) else type(session).__name__
-            raise ConfigError(f"session={label} is no live session; pass ctx.session_id of a legacy call, or None")
+            raise ConfigError(f"session={label} is not a live session; pass ctx.session_id of a legacy call, or None")
         if not key:
             key = (known.owner_key if known.owner_key is not None else owner_text(known.principal)) or f"session:{id}"
         return key, known.id

@@ -103,7 +103,7 @@ def _list(key: str, value: Any) -> list[str]:
 
 def _duration(key: str, seconds: Any, notes: list[str]) -> str | None:
     if not isinstance(seconds, (int, float)) or isinstance(seconds, bool) or not seconds > 0:
-        notes.append(f"{key} is no duration, and is not carried over")
+        notes.append(f"{key} is not a duration, and is not carried over")
         return None
     if seconds > LONGEST:
         notes.append(f"{key} is {write_duration(seconds)}; at most {write_duration(LONGEST)} is allowed here")

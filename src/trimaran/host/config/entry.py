@@ -315,7 +315,7 @@ class _Reading:
         better = _SPELLINGS.get(transport) if isinstance(transport, str) else None
         hint = f'; write "{better}"' if better else ""
         quoted = f'"{transport[:40]}"' if isinstance(transport, str) else _kind(transport)
-        self._notes.add(key, f'{quoted} is no transport: "stdio", "http" and "sse" are{hint}', "invalid_transport")
+        self._notes.add(key, f'{quoted} is not a transport: "stdio", "http" and "sse" are{hint}', "invalid_transport")
         return "http" if "url" in self._table else "stdio"
 
     def _refuse_keys_of_other_transport(self, transport: Transport) -> None:
@@ -346,7 +346,7 @@ class _Reading:
         env = self._texts("env")
         for name in env:
             if not name or "=" in name or "\0" in name:
-                self._notes.add(f"env.{name}", "this is no name for a variable: it is empty, or holds = or NUL")
+                self._notes.add(f"env.{name}", "this cannot be the name of a variable: it is empty, or holds = or NUL")
         cwd = self._table.get("cwd")
         return {
             "command": command,
@@ -394,7 +394,7 @@ class _Reading:
         for name, value in headers.items():
             if not _TOKEN.fullmatch(name):
                 self._notes.add(
-                    f"headers.{name}", f"{name[:60]!r} is no name that HTTP allows for a header", "invalid_header"
+                    f"headers.{name}", f"{name[:60]!r} is not a name that HTTP allows for a header", "invalid_header"
                 )
             elif not _FIELD_VALUE.fullmatch(value):
                 self._notes.add(

@@ -51,7 +51,7 @@ def check_callers(callers: Iterable[str]) -> tuple[str, ...]:
     for caller in listed:
         kind, colon, name = caller.partition(":")
         if kind not in KINDS or not colon or not name:
-            raise ConfigError(f"{caller[:60]!r} is no caller: write group:NAME, user:NAME or scope:NAME")
+            raise ConfigError(f"{caller[:60]!r} is not a caller: write group:NAME, user:NAME or scope:NAME")
     return listed
 
 

@@ -248,7 +248,7 @@ class _Reader:
                 pieces.append(Wildcard.RUN if stars == 1 else Wildcard.DEEP)
             elif mark.is_("[]{}"):
                 raise self.error(
-                    f"{mark.character} is no part of a glob here: there are * and ** and ?",
+                    f"{mark.character} is not part of a glob here: use * and ** and ?",
                     mark.at,
                     f"Write \\{mark.character} for the character itself.",
                 )

@@ -78,7 +78,7 @@ def test_accept_takes_one_or_all(capsys: Capsys) -> None:
     assert run_cli(capsys, "pins", "list", "--json").json[0]["held"] == ["tool:read"]
     assert run_cli(capsys, "pins", "accept", "files", "--yes").code == 0
     assert run_cli(capsys, "pins", "diff").code == 0
-    assert "Nothing of files waits" in run_cli(capsys, "pins", "accept", "files").err
+    assert "files has no definitions that wait" in run_cli(capsys, "pins", "accept", "files").err
 
 
 def test_accept_without_a_yes_changes_nothing(capsys: Capsys) -> None:

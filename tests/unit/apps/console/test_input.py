@@ -140,10 +140,10 @@ def test_a_tool_that_takes_anything_gets_anything(host: Host) -> None:
             "The tool files:write_file needs text: add text=VALUE. It takes path (string, required), "
             "text (string, required).",
         ),
-        ("files:clear now", "'now' is no argument: write key=value, or key:=JSON. It takes no arguments."),
+        ("files:clear now", "'now' is not an argument: write key=value, or key:=JSON. It takes no arguments."),
         (
             "files:add 3",
-            "'3' is no argument: write key=value, or key:=JSON. It takes a (integer, required), b (integer, required).",
+            "'3' is not an argument: write key=value, or key:=JSON. It takes a (integer, required), b (integer, required).",
         ),
     ],
 )

@@ -269,7 +269,7 @@ async def test_a_member_of_a_group_that_is_written_like_a_rule_is_reported_at_lo
 
 async def test_a_caller_that_cannot_be_read_stops_the_load() -> None:
     rules = '[permissions]\nallow = ["mcp__boats__sail to group:"]\n'
-    with pytest.raises(ConfigError, match="'group:' is no caller: write group:NAME"):
+    with pytest.raises(ConfigError, match="'group:' is not a caller: write group:NAME"):
         async with gateway_of(rules):
             pass
 

@@ -142,7 +142,7 @@ async def test_an_endpoint_that_is_not_there_is_a_404_that_names_one_that_is() -
         ),
         ('[[gateway.limit]]\ntools = "a("\nrate = "1/hour"', "mcp.toml:2: gateway.limit[0].tools: "),
         ('[gateway.rate_limit]\n\naddress = "many"', "mcp.toml:3: gateway.rate_limit.address: it must be a rate"),
-        ('[gateway]\nadmins = ["ann"]', "mcp.toml:2: gateway.admins: 'ann' is no caller"),
+        ('[gateway]\nadmins = ["ann"]', "mcp.toml:2: gateway.admins: 'ann' is not a caller"),
         ('[gateway]\nstore = "${NOWHERE}"', "mcp.toml:2: gateway.store: "),
         ("[gateway.server.boats]\nmax_connections = 1", "mcp.toml:1: gateway.server.boats: there is no server 'boats'"),
         (
@@ -150,7 +150,7 @@ async def test_an_endpoint_that_is_not_there_is_a_404_that_names_one_that_is() -
             "mcp.toml:3: view.v.toolz: this key is not known; did you mean 'tools'?",
         ),
         ('[view.v]\nservers = ["none"]', "mcp.toml:2: view.v.servers: there is no server 'none'"),
-        ('[view.v]\nservers = []\nto = ["dev"]', "mcp.toml:3: view.v.to: 'dev' is no caller"),
+        ('[view.v]\nservers = []\nto = ["dev"]', "mcp.toml:3: view.v.to: 'dev' is not a caller"),
         (
             '[server.a]\ncommand = "a"\n[view.v]\nservers = ["a"]\n[view.v.transforms.a.b]\nnmae = "c"',
             "mcp.toml:6: view.v.transforms.a.b.nmae: this key is not known; did you mean 'name'?",

@@ -114,7 +114,7 @@ async def test_the_tables_of_a_server_say_how_every_endpoint_shows_it() -> None:
         ('[view.a]\nservers = ["baots"]', r"view.a.servers: there is no server 'baots'; did you mean .*boats"),
         ("[view.a]\n", r"view.a: Object missing required field `servers`"),
         ('[view."a b"]\nservers = []', "a view has a name of letters"),
-        ('[view.a]\nservers = ["boats"]\nto = ["ann"]', "'ann' is no caller"),
+        ('[view.a]\nservers = ["boats"]\nto = ["ann"]', "'ann' is not a caller"),
         ('[view.a]\nservers = ["boats"]\ntransforms.boats.sail.nmae = "x"', "did you mean .*name"),
         ('[view.a]\nservers = ["boats"]\nto = ["user:ann"]', "callers are not asked who they are"),
     ],

@@ -92,9 +92,9 @@ def _read(name: str) -> str:
         try:
             secret = raw.decode().removesuffix("\n").removesuffix("\r")
         except UnicodeDecodeError:
-            raise click.UsageError("what came through the pipe is not text (UTF-8)") from None
+            raise click.UsageError("the input from the pipe is not text (UTF-8)") from None
         if len(raw) > _MOST or "\n" in secret:
-            raise click.UsageError("what came through the pipe is more than one line: one secret at a time")
+            raise click.UsageError("the input from the pipe has more than one line: give one secret at a time")
     if not secret:
         raise click.UsageError("there is no secret: type it, or let it come from a file, trimaran auth hash < FILE")
     return secret

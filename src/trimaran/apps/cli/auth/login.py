@@ -31,7 +31,7 @@ _SECONDS: Final = 300.0  # R253
 
 @click.command("login", cls=ClientCommand, short_help="Log in to a server, and keep the login.")
 @click.argument("words", nargs=-1, metavar="TARGET", type=TargetWords())
-@click.option("--name", metavar="NAME", help="What to call the login, to keep several for one URL.  [the host]")
+@click.option("--name", metavar="NAME", help="A name for the login, to keep several for one URL.  [the host]")
 @click.option("--scope", "scopes", multiple=True, metavar="SCOPE", help="Ask for this scope. Repeatable.")
 @click.option("--client-id", metavar="ID", help="The client that was registered for you beforehand.")
 @click.option("--client-secret-env", metavar="VAR", help="The variable that holds that client's secret.")
@@ -162,7 +162,7 @@ def _report(screen: Screen, url: str, credentials: Credentials, store_name: str)
 class _FreshLoginStore:
     """A store that gives no tokens before it was given some: so that a new login is made, and the old one kept until then.
 
-    Of a record that is there it gives the registered clients, which a new login may use again.
+    If there is a record, it gives the registered clients, which a new login may use again.
     """
 
     def __init__(self, store: TokenStore) -> None:

@@ -198,7 +198,7 @@ class Endpoint:
             report.fail(
                 "access",
                 f"refused: {answer.describe()}{_error_text(answer)}",
-                "The server lets nobody in who comes like this: no Origin, and this Host.",
+                "The server refuses requests without Origin and with this Host.",
                 "See what its answer says; servers on public addresses often have a list of hosts or origins to extend.",
             )
             return False
@@ -244,7 +244,7 @@ class Endpoint:
         self._report.fail(
             "path",
             f"no MCP at {own}: {answer.describe()}{_error_text(answer)}" + ("" if endpoints else f"; nor at {others}"),
-            "Clients use the URL exactly as it is given; what answers here is something else.",
+            "Clients use the URL exactly as it is given; something else answers here.",
             f"Use {endpoints[0]}" if endpoints else "Look up the endpoint's URL in the configuration of the server.",
         )
 
@@ -378,7 +378,7 @@ class Endpoint:
             self._report.warn(
                 "slash",
                 f"{path} redirects with HTTP {answer.status} to {location}",
-                "Who types the URL that way gets a redirect, which clients do not follow for a POST.",
+                "A URL of that form gets a redirect, which clients do not follow for a POST.",
                 "Answer both forms, or refuse one with 404.",
             )
         else:

@@ -141,7 +141,7 @@ def _headers(report: Report, tools: Sequence[Any]) -> None:
 
 
 def _words(report: Report, tools: Sequence[Any]) -> None:
-    """What a host finds in the words of the definitions."""
+    """The findings of a host's scan in the definitions."""
     from trimaran.host.trust.scan import scan_tool
 
     findings = [finding for tool in tools for finding in scan_tool(_as_tool(tool)) if finding.severity != "note"]

@@ -1,6 +1,6 @@
 """`trimaran migrate FILE...`: rewrite servers of FastMCP and of the official SDK to Trimaran.
 
-It shows a diff and writes only with `--write`. What it cannot decide stays as it is and is listed with its line. Exit
+It shows a diff and writes only with `--write`. Code that it cannot decide about stays as it is and is listed with its line. Exit
 codes: 0 nothing is left to do, 1 something is left to a person, 2 the command cannot work as given.
 """
 

@@ -3,7 +3,7 @@
 A conversation is a list of messages in the provider's own shape, plain JSON values that are never changed in place: what is to
 be different is replaced, so a copy of the list is a snapshot. The driver writes the messages; the loop owns the list.
 
-A failure of any kind becomes one `ModelFailed`: provider, status, what happened, what to do. What the provider said goes along,
+A failure of any kind becomes one `ModelFailed`: provider, status, what happened, what to do. The provider's own text goes along,
 in one line, except where it is about the key. The key itself is in no message: it is cut out of whatever is told.
 """
 
@@ -211,7 +211,7 @@ def explain(provider: ModelProvider, model: str, error: Exception, *, has_begun:
     elif _is_timeout(error):
         message = f"{provider.title} did not answer in time ({provider.host}). Send the message again."
     elif has_begun and (isinstance(error, StreamCut) or _is_network(error)):
-        message = f"the connection to {provider.title} broke in the middle of the answer. What came is kept; go on from there."
+        message = f"the connection to {provider.title} broke in the middle of the answer. The part that came is kept; go on from there."
     elif _is_network(error):
         message = (
             f"{provider.title} cannot be reached at {provider.host}. "
