@@ -11,11 +11,12 @@ A reader holds only a position in the log, so a client that does not read costs 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import secrets
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, final
 
 from trimaran.errors import ProtocolError
@@ -384,8 +385,11 @@ class CallStream:
     _reader: StreamReader | None = None
     _follower: StreamReader | None = None
     _lock: asyncio.Lock | None = None
+    _turns = 0
+    """Those who write, or wait for their turn."""
 
     def __init__(self, request: HttpRequestHead, outlet: Any, budget: int, id: RequestId = "") -> None:
+        self._outbox: deque[bytes] = deque()
         self._request: HttpRequestHead | None = request
         self._id = id
         self._prefers = request.prefers_stream
@@ -410,8 +414,23 @@ class CallStream:
     def can_be_resumed(self) -> bool:
         return self._outlet.version >= V2025_11
 
-    def _in_turn(self) -> asyncio.Lock:
-        # One writer at a time: headers, the priming event, then every message in the order it was numbered.
+    @contextlib.asynccontextmanager
+    async def _in_turn(self) -> AsyncGenerator[None]:
+        """One writer at a time: headers, the priming event, then every message in the order it came.
+
+        A writer takes along what came while it wrote. If each message waited for a turn of its own, those for a client that
+        does not read would take many times their size.
+        """
+        self._turns += 1
+        try:
+            async with self._writing():
+                await self._empty_outbox()
+                yield
+                await self._empty_outbox()
+        finally:
+            self._turns -= 1
+
+    def _writing(self) -> asyncio.Lock:
         if self._lock is None:
             self._lock = asyncio.Lock()
         return self._lock
@@ -436,7 +455,19 @@ class CallStream:
 
     async def _send(self, data: bytes) -> None:
         self.has_sent = True
-        async with self._in_turn():
+        self._outbox.append(data)
+        if self._turns:
+            return
+        self._turns += 1
+        try:
+            async with self._writing():
+                await self._empty_outbox()
+        finally:
+            self._turns -= 1
+
+    async def _empty_outbox(self) -> None:
+        while self._outbox:
+            data = self._outbox.popleft()
             if self.name is None:
                 await self._start()
             assert self.name is not None
@@ -448,7 +479,7 @@ class CallStream:
                 await self._reader.write(encode_event(data, id=id))
 
     async def send_comment(self) -> None:
-        if not self.finished:
+        if not self.finished and not self._turns:
             async with self._in_turn():
                 if self.name is None:
                     await self._start()
@@ -506,9 +537,9 @@ class CallStream:
                 await self._request.reply(status, self._outlet.json_headers + (more or []), data)
             return
         if data is not None:
-            await self._send(data)
-        self.finished = True
+            self._outbox.append(data)
         async with self._in_turn():
+            self.finished = True  # not before: then whoever reads the log knows that it is complete
             if self.name is not None:
                 self._outlet.log.close_call(self.name)
             if self._follower is not None:

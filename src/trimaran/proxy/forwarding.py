@@ -53,7 +53,7 @@ from trimaran.protocol.meta import (
 )
 from trimaran.protocol.versions import LATEST_LEGACY, MODERN
 from trimaran.server.access import identity
-from trimaran.server.exchange import SENT
+from trimaran.server.exchange import SENT, Exchange
 from trimaran.server.input_rounds import ModernVoice
 from trimaran.server.running_calls import resume
 from trimaran.types import Json, as_object
@@ -67,6 +67,10 @@ _RESERVED: Final = (KEY_PROTOCOL_VERSION, KEY_CLIENT_INFO, KEY_CLIENT_CAPABILITI
 ASKABLE: Final = ("elicitation", "sampling", "roots")
 """The capabilities of a caller that a target may use."""
 _NEEDS: Final = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling", "roots/list": "roots"}
+
+# Of notifications that wait for one caller: as many as a pipe's own messages may wait, at what a task for each takes.
+_MOST_UNSENT: Final = 4 * 1024 * 1024
+_TASK_BYTES: Final = 4 * 1024
 
 _encode = msgspec.json.encode
 _PIPE: Final = "the only client of a pipe, or of this process"
@@ -194,7 +198,7 @@ def report_progress(call: IncomingCall, report: Progress) -> None:
         params["total"] = report.total
     if report.message is not None:
         params["message"] = report.message
-    _send_now(call.exchange.notify("notifications/progress", params))
+    _notify_now(call.exchange, "notifications/progress", params)
 
 
 def send_log(call: IncomingCall, method: str, params: dict[str, Any]) -> None:
@@ -202,11 +206,21 @@ def send_log(call: IncomingCall, method: str, params: dict[str, Any]) -> None:
     level = params.get("level")
     exchange = call.exchange
     if level in LOG_LEVELS and not exchange.cancelled and exchange.voice.logs(exchange, level):
-        _send_now(exchange.notify(method, {key: value for key, value in params.items() if key != "_meta"}))
+        _notify_now(exchange, method, {key: value for key, value in params.items() if key != "_meta"})
 
 
-def _send_now(sending: Any) -> None:
-    """Begin to send, where nobody can wait: the target's result may follow at once, and must not overtake this."""
+def _notify_now(exchange: Exchange, method: str, params: dict[str, Any]) -> None:
+    """Begin to send, where nobody can wait: the target's result may follow at once, and must not overtake this.
+
+    It is dropped if much waits already: the target says more than the caller reads.
+    """
+    if exchange.cancelled or exchange.expired:
+        return
+    data = exchange.voice.notification(method, params)
+    size = len(data) + _TASK_BYTES
+    if exchange.unsent and exchange.unsent + size > _MOST_UNSENT:
+        return
+    sending: Any = exchange.sink.send(data)
     if sending is SENT:
         return
     try:
@@ -217,9 +231,14 @@ def _send_now(sending: Any) -> None:
     async def finish() -> None:
         await resume(sending, awaited)
 
+    def forget(task: asyncio.Task[None]) -> None:
+        _sending.discard(task)
+        exchange.unsent -= size
+
+    exchange.unsent += size
     task = asyncio.ensure_future(finish())
     _sending.add(task)
-    task.add_done_callback(_sending.discard)
+    task.add_done_callback(forget)
 
 
 class PassingRelay(Relayed):

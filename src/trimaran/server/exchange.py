@@ -95,6 +95,8 @@ class Exchange:
     _slots: threading.Semaphore | None = None
     is_answered: bool = False
     """Has the call been answered for, while its handler would not end?"""
+    unsent: int = 0
+    """Bytes of notifications that a proxy passes on, and that wait for the caller to read."""
     _progress = -inf
     task: asyncio.Task[Any] | None = None
     ticket: Ticket | None = None
