@@ -18,6 +18,7 @@ from trimaran.errors import ProtocolError
 from trimaran.protocol.http1_framing import read_length
 
 from .engine import Engine, Headers, HttpRequestHead, Pairs, watch_by_task
+from .stop_signals import overhear
 
 if TYPE_CHECKING:
     from .endpoints import Endpoints
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+# Seconds for the calls that run when a signal comes. Supervisors, such as Kubernetes, kill after 30.
+_PATIENCE: Final = 25.0
 
 _ENCODED: dict[tuple[str, str], tuple[bytes, bytes]] = {}
 
@@ -127,12 +131,17 @@ class AsgiApp:
         self._carried = engine
         self.engine: Engine = engine if isinstance(engine, Engine) else engine.main
         """The endpoint; of several, the main one."""
+        self._hears_stop = False
+        self._draining: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         kind = scope["type"]
         if kind != "http":
             await self._other(kind, receive, send)
             return
+        if not self._hears_stop:
+            self._hears_stop = True
+            overhear(self)
         engine = self._carried
         if not engine.is_started and not engine.closing and engine.server.runtime.fleet is not None:
             await engine.start()  # no lifespan ran, and messages of other processes must be received
@@ -226,7 +235,14 @@ class AsgiApp:
         async with asyncio.timeout(10):
             await self._stop()
 
+    def begin_to_stop(self) -> None:
+        """The process is told to stop, and its server waits for open responses: end the streams after their calls."""
+        if self._draining is None:
+            self._draining = asyncio.create_task(self._carried.drain(_PATIENCE))
+
     async def _stop(self) -> None:
+        if self._draining is not None:
+            self._draining.cancel()
         await self._carried.drain(patience=1.0)
         for server in self._carried.servers:
             await server.stop()
