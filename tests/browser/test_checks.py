@@ -60,3 +60,8 @@ def test_the_rule_that_decides_is_named(inspector: Inspector, visit: Visit) -> N
     page.get_by_label("Tool", exact=True).select_option("book_berth")
     page.get_by_role("button", name="Explain").click()
     expect(page.get_by_label("Verdict").locator(".verdict .badge")).to_be_visible()
+    page.get_by_label("deny, one rule per line").fill("mcp__*__book_berth")
+    page.get_by_label("allow, one rule per line").fill("book_berth(")
+    page.get_by_role("button", name="Explain").click()
+    expect(page.get_by_label("Verdict").locator(".verdict .badge")).to_have_text("deny")
+    expect(page.get_by_label("Verdict").locator(".field-error")).to_contain_text("is never closed")

@@ -350,6 +350,7 @@ export interface Cost {
   instructions: number;
 }
 export interface PermissionAnswer {
+  problems: string[];
   act: string;
   action: "allow" | "ask" | "deny";
   text: string;

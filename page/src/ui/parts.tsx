@@ -20,7 +20,7 @@ export function Empty({ title, children }: { title: string; children?: Component
 const WHO: Record<Blame, string> = {
   server: "The server failed",
   transport: "The connection failed",
-  check: "Our check failed: the server answered, and its answer breaks its own schema",
+  check: "Our check: the server's answer breaks its own schema",
   auth: "The login failed",
   client: "Our side refused this",
   person: "A person ended this",

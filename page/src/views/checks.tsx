@@ -144,7 +144,8 @@ function Permissions({ server }: { server: Server }): JSX.Element {
       <p><Action kind="primary" disabled={picked === ""} run={explain}>Explain</Action></p>
       {answer && (
         <section class="card" aria-label="Verdict" aria-live="polite">
-          <p class="verdict"><Badge tone={answer.action === "allow" ? "ok" : answer.action === "ask" ? "warn" : "bad"}>{answer.action}</Badge> <Theirs text={answer.text} /></p>
+          <p class="verdict"><Badge tone={answer.action === "allow" ? "ok" : answer.action === "ask" ? "warn" : "bad"}>{answer.action}</Badge> <code><Theirs text={answer.act} /></code></p>
+          {answer.problems.map((problem, index) => <pre key={index} class="field-error" tabIndex={0}><Theirs text={problem} /></pre>)}
           <table class="plain"><thead><tr><th scope="col">rules of</th><th scope="col">say</th><th scope="col">by the rule</th><th scope="col">which matches</th><th scope="col">in</th></tr></thead><tbody>{answer.verdicts.map((verdict, index) => <tr key={index} class={verdict.decides ? "decides" : ""}><th scope="row"><Theirs text={verdict.tier} /></th><td><Badge>{verdict.action}</Badge></td><td><code><Theirs text={verdict.rule} /></code></td><td><Theirs text={verdict.match} /></td><td class="faint"><Theirs text={verdict.where} /></td></tr>)}</tbody></table>
         </section>
       )}

@@ -77,9 +77,10 @@ class RecordingBook:
         """Record what passes from now on, or all that is still here."""
         if self.active is not None:
             self.stop(self.active)
+        number = next(self._ids)
         row = RecordingRow(
-            id=f"r{next(self._ids)}",
-            name=name,
+            id=f"r{number}",
+            name=name or f"session {number}",
             at=self._first_at() if since_start else now_ms(),
             servers=servers or [server.id for server in self._inspector.servers],
             messages=0,

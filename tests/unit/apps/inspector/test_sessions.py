@@ -198,6 +198,7 @@ async def test_what_is_kept_so_far_says_since_when() -> None:
         first = (await bench.get("/api/messages"))["messages"][0]
         begun = await bench.post("/api/recordings", {"sinceStart": True})
         assert begun["at"] == first["at"]
+        assert begun["name"] == "session 1", "two without a name can be told apart"
         stopped = await bench.post(f"/api/recordings/{begun['id']}/stop")
         assert (stopped["at"], stopped["calls"]) == (first["at"], 1)
 

@@ -47,7 +47,7 @@ async def start_recording(request: PageRequest) -> Any:
             servers = msgspec.convert(servers, list[str])
         except msgspec.ValidationError:
             raise BadRequest("servers must be a list of ids") from None
-    name = str(request.body.get("name") or "session")[:200]
+    name = str(request.body.get("name") or "")[:200]
     row = request.inspector.recordings.start(name, servers, since_start=bool(request.body.get("sinceStart")))
     return Reply(status=201, value=row)
 
