@@ -28,7 +28,10 @@ from tests.support.faults import (
     rpc,
     rss,
 )
-from tests.support.until import PATIENCE
+from tests.support.until import PATIENCE, soon
+
+from trimaran import Server
+from trimaran.serve import HttpServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.deadline(150)]
 
@@ -304,3 +307,37 @@ async def test_a_resumed_stream_has_no_gap_while_the_call_goes_on() -> None:
         numbers = [int(i.partition(":")[2]) for i in reply.event_ids]
         assert numbers == list(range(2, 202)), (numbers[:5], numbers[-5:], len(numbers))
         assert reply.messages[-1]["id"] == 7
+
+
+async def test_a_client_of_the_oldest_transport_that_does_not_read_its_stream_is_told_so() -> None:
+    """Its POSTs are answered at once, so nothing but a refusal slows it down."""
+    talker = Server("talker")
+
+    @talker.tool
+    async def talk() -> str:
+        return "x" * 30_000
+
+    async with (
+        HttpServer(talker, port=0, sse_path="/sse") as http,
+        await Connection.open(http.port, receive_buffer=4096) as stream,
+        await Connection.open(http.port) as poster,
+    ):
+        await stream.send(b"GET /sse HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n\r\n")
+        await soon(stream.reader.readuntil(b"data: "))
+        endpoint = (await soon(stream.reader.readuntil(b"\n"))).strip()
+
+        async def post(message: Any) -> int:
+            data = legacy_http(message).replace(b"POST /mcp ", b"POST " + endpoint + b" ")
+            return (await poster.ask(data)).status
+
+        assert await post(initialize("2024-11-05")) == 202
+        assert await post(INITIALIZED) == 202
+        stream.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        statuses = [await post(legacy_call("talk", {}, number)) for number in range(600)]
+        accepted = statuses.count(202)
+        assert set(statuses) == {202, 503} and accepted >= 100
+        assert len(asyncio.all_tasks()) < 150
+        stream.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        for _ in range(accepted):
+            await soon(stream.reader.readuntil(b'xxx"'))
+        assert await post(legacy_call("talk", {}, 1000)) == 202

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Final, final
 from urllib.parse import parse_qs
 
 from trimaran.errors import ProtocolError, TimedOut
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from trimaran.server.server import Server
 
 _NAME = re.compile(r"[0-9a-f]{12}")
+_UNREAD: Final = "unread"  # what another process says of a message that it did not take
 
 
 @final
@@ -63,6 +64,13 @@ class _Connection:
 
     async def send_comment(self) -> None:
         await self._request.responder.stream_chunk(COMMENT)
+
+    def feed(self, body: bytes) -> bool:
+        """Take a message; False if the client reads none of the answers to those before it, which wait here."""
+        if self._queue.full() and self.duplex.is_crowded:
+            return False
+        self.duplex.feed(body)
+        return True
 
     def forget(self) -> None:
         """The stream is over: cancel its expiry."""
@@ -130,7 +138,8 @@ class SseEndpoint:
                 "this session does not exist or has ended; open the stream again", status=404
             )
         connection.renew(request.principal)
-        connection.duplex.feed(body)
+        if not connection.feed(body):
+            raise _unread()
         await request.reply(202, [], b"")
 
     def _count_batch(self, request: HttpRequestHead, body: bytes) -> None:
@@ -155,7 +164,10 @@ class SseEndpoint:
         if self._fleet is None or not dot or name == self._fleet.name or not _NAME.fullmatch(name):
             return False
         try:
-            return bool(await self._fleet.ask(name, "sse", (id, owner_text(request.principal), body)))
+            outcome = await self._fleet.ask(name, "sse", (id, owner_text(request.principal), body))
+            if outcome == _UNREAD:
+                raise _unread()
+            return bool(outcome)
         except NoAnswer:
             return False
         except TimedOut:  # not 404: it may be there and busy, and its client must not take its session for lost
@@ -165,15 +177,20 @@ class SseEndpoint:
         except StoreError as error:
             raise unavailable(error) from None
 
-    async def _take(self, question: Any) -> bool:
+    async def _take(self, question: Any) -> bool | str:
         """A message that reached another process. Newer credentials stay there: the stream keeps those it has."""
         id, owner, body = question
         connection = self._open.get(id)
         if connection is None or owner_text(connection.principal) != owner:
             return False
-        connection.duplex.feed(body)
-        return True
+        return connection.feed(body) or _UNREAD
 
     async def close(self) -> None:
         for connection in tuple(self._open.values()):
             connection.end()
+
+
+def _unread() -> ProtocolError:
+    return ProtocolError.internal_error(
+        "too many answers wait on this session's stream: read it, and send the message again", status=503
+    )

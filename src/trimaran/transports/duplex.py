@@ -83,6 +83,11 @@ class Duplex:
         self._calls: dict[RequestId, Exchange] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
+    @property
+    def is_crowded(self) -> bool:
+        """Whether as many calls of one client are at work, or wait to be read, as may be."""
+        return len(self._tasks) + len(self._waiting or ()) >= self.server.limits.max_concurrent_calls_per_session
+
     def feed(self, data: bytes) -> None:
         """Take one message from the channel. Never raises: a fault in the message is answered on the channel."""
         if self._waiting is not None:
