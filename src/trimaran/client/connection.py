@@ -473,7 +473,7 @@ class Connection:
 
         If the relay passes rounds, the second part says that the result asks for input.
         """
-        if self.state == "new" or self._closing is not None:
+        if relay.sent is None and (self.state == "new" or self._closing is not None):
             await self._ready_soon()
         self.is_relaying = True
         call = PendingCall(method, Deadline(None, None), None)
@@ -520,18 +520,25 @@ class Connection:
         losses = rounds = 0
         extra: dict[str, Any] = {}
         calls = self._requests
+        sent = None if call.relay is None else call.relay.sent
         while True:
-            live = self._live or await (self._ready() if call.relay is None else self._ready_soon())
-            dialect, link = live.dialect, live.link
-            id = call.id = next(self._ids)
+            if sent is None:
+                live = self._live or await (self._ready() if call.relay is None else self._ready_soon())
+                dialect, link = live.dialect, live.link
+                id = call.id = next(self._ids)
+                message = self._write(dialect, id, method, {**params, **extra}, call)
+                all_headers = dialect.headers(method, name) if link.is_http else None
+                if headers and all_headers is not None:
+                    all_headers = {**all_headers, **headers}
+                answer = link.request(id, message, all_headers)
+            else:
+                live, id = sent.session, sent.id
+                dialect, call.id = live.dialect, id
+                answer, sent = sent.link.request(id, sent.message, sent.headers, sent.sending), None
             call.session = live
-            message = self._write(dialect, id, method, {**params, **extra}, call)
-            all_headers = dialect.headers(method, name) if link.is_http else None
-            if headers and all_headers is not None:
-                all_headers = {**all_headers, **headers}
             calls[id] = call
             try:
-                frame = await link.request(id, message, all_headers)
+                frame = await answer
             except asyncio.CancelledError:
                 live.withdraw_asks_of(id)
                 if self._closing is None and not is_withdrawn_by_leaving(live, method):

@@ -12,7 +12,7 @@ Nothing here knows an era, retries anything, or reads more of a message than its
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol, final, runtime_checkable
+from typing import Any, Protocol, final, runtime_checkable
 
 from msgspec import Struct
 
@@ -20,7 +20,7 @@ from trimaran.errors import Error
 from trimaran.protocol.inbound import RequestId
 from trimaran.protocol.read_reply import Frame
 
-__all__ = ["Channel", "ExitReport", "Inbox", "Link", "Owner", "SharedHeaders"]
+__all__ = ["Channel", "ExitReport", "Inbox", "Link", "Owner", "PostingLink", "SharedHeaders"]
 
 
 @final
@@ -144,4 +144,22 @@ class Link(Protocol):
 
     def oddities(self) -> str:
         """Recent oddities, as a clause for an error message; empty if there are none."""
+        ...
+
+
+class PostingLink(Link, Protocol):
+    """A link that can send a request for which no task waits."""
+
+    def post_for(self, receiver: Any, message: bytes, headers: SharedHeaders) -> Any | None:
+        """Send a request; the connection that its answer comes on. None if it has to be sent by `request`."""
+        ...
+
+    def leave(self) -> None:
+        """The answer to such a request is here, or `request` waits for it."""
+        ...
+
+    async def request(
+        self, id: RequestId, message: bytes, headers: Mapping[str, str] | None, sending: Any = None
+    ) -> Frame:
+        """As of any link. With `sending`, the connection and the future of the answer, the request was sent already."""
         ...

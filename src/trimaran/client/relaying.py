@@ -12,7 +12,7 @@ is told why.
 from __future__ import annotations
 
 from collections.abc import Collection, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 import msgspec
 from msgspec import Raw
@@ -20,10 +20,12 @@ from msgspec import Raw
 from trimaran.errors import ProtocolError
 from trimaran.types import Json, as_object
 
+from .link import PostingLink, SharedHeaders
 from .pending_call import PendingCall, Progress
 
 if TYPE_CHECKING:
     from .client import Client
+    from .peer_session import PeerSession
 
 _decode = msgspec.json.Decoder().decode
 
@@ -36,8 +38,29 @@ class CallOver(Exception):
     """The call that a question was put to is over, and the question unanswered: it may have been another call's."""
 
 
+@final
+class SentRequest:
+    """A request that was sent before a task waited for its answer."""
+
+    __slots__ = ("headers", "id", "link", "message", "sending", "session")
+
+    def __init__(
+        self, session: PeerSession, link: PostingLink, id: int, message: bytes, headers: SharedHeaders, sending: Any
+    ) -> None:
+        self.session = session
+        self.link = link
+        self.id = id
+        self.message = message
+        self.headers = headers
+        self.sending = sending
+        """What `PostingLink.request` waits for."""
+
+
 class Relay(Protocol):
     """One call of a caller, on its way through this client."""
+
+    sent: SentRequest | None
+    """The first request of the call, if it was sent already."""
 
     @property
     def caller(self) -> object:
@@ -87,6 +110,19 @@ def unclear_question(method: str) -> ProtocolError:
         f"{method} cannot be answered: several callers are being served on this connection, and the request does not say "
         "which of them it is for; give each caller a connection of its own"
     )
+
+
+def posting_session(client: Client) -> PeerSession | None:
+    """The session on which a request of somebody else can be sent at once; None if there is none at the moment."""
+    connection = client._connection  # pyright: ignore[reportPrivateUsage] - a seam for proxies
+    return connection.live_session if connection.state == "ready" else None
+
+
+def next_id(client: Client) -> int:
+    """The id of a request that is sent for somebody else."""
+    connection = client._connection  # pyright: ignore[reportPrivateUsage] - a seam for proxies
+    connection.is_relaying = True
+    return connection.next_id()
 
 
 def relay_request(

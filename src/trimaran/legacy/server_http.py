@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, cast, final
 
 import msgspec
 from msgspec import Raw
@@ -33,6 +33,7 @@ from .session import Session, SessionTable
 
 if TYPE_CHECKING:
     from trimaran.server.server import Server
+    from trimaran.transports.relayed_request import RelayedRequest
 
 Route = Callable[[HttpRequestHead, bytes], Awaitable[None]]
 
@@ -113,14 +114,41 @@ class LegacyHttp:
         else:
             await self._hear(request, message)
 
-    async def call(self, request: HttpRequestHead, call: IncomingCall) -> None:
+    def admit_relayed(self, call: IncomingCall, id: str | None) -> bool:
+        """Give a call its session, by its id. False if `call` has to find the session, or say why there is none."""
+        if not self._require_session or self._shared is not None or id is None:
+            return False
+        session = self.sessions.get(id)
+        if session is None or call.id in session.cancelled_early:
+            return False
+        try:
+            self._handshake.admit(call, session, None)
+        except ProtocolError:
+            return False
+        return True
+
+    def json_headers(self, call: IncomingCall) -> Pairs:
+        """The headers of a plain reply to a call of a session."""
+        session: Any = call.session
+        return session.outlet.json_headers
+
+    def promote(self, request: HttpRequestHead, call: IncomingCall) -> Exchange:
+        """The exchange of a call that took a shortcut, for the usual way."""
+        session: Any = call.session
+        stream = CallStream(request, session.outlet, self._limits.max_stream_bytes, call.id)
+        return Exchange(call, stream, session.voice)
+
+    async def call(self, request: HttpRequestHead, call: IncomingCall, relayed: RelayedRequest | None = None) -> None:
         """Serve one call; the first step by hand, so that a quick one costs no more than that."""
         if not self._require_session:
             await self._call_without_session(request, call)
             return
         try:
-            session = self._session(request) if self._shared is None else await self._find(request)
-            serve = self._handshake.admit(call, session, request.principal)
+            if relayed is not None:
+                session, serve = cast("Session", call.session), relayed.start
+            else:
+                session = self._session(request) if self._shared is None else await self._find(request)
+                serve = self._handshake.admit(call, session, request.principal)
         except ProtocolError as error:
             await self._refuse(request, error, call)
             return
@@ -129,8 +157,12 @@ class LegacyHttp:
             return
         outlet: Any = session.outlet
         voice = session.voice
-        stream = CallStream(request, outlet, self._limits.max_stream_bytes, call.id)
-        exchange = Exchange(call, stream, voice)
+        if relayed is None:
+            stream = CallStream(request, outlet, self._limits.max_stream_bytes, call.id)
+            exchange = Exchange(call, stream, voice)
+        else:
+            exchange = call.exchange
+            stream = cast("CallStream", exchange.sink)
         data, status = None, 200
         try:
             coroutine: Any = serve(call)

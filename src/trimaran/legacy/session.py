@@ -27,9 +27,10 @@ from trimaran.protocol.meta import LOG_LEVELS, Peer
 from trimaran.server.access import owner_text, same_principal
 from trimaran.server.changes import LIST_CHANGED, RESOURCE_UPDATED
 from trimaran.server.context import ASK_TIMEOUT
-from trimaran.server.exchange import Exchange, Sink
+from trimaran.server.exchange import Sink
 from trimaran.server.handlers import call_any, incident, logger
 from trimaran.server.session_info import SessionInfo
+from trimaran.server.shortcuts import RunningCall
 from trimaran.types import CreateMessageResult, ElicitResult, Json, ListRootsResult, Root, as_object
 
 from .voice import LegacyVoice
@@ -89,7 +90,7 @@ class Session:
         self.loop: asyncio.AbstractEventLoop = asyncio.get_running_loop()
         self.created: float = time.monotonic()
         self.seen: float = self.created
-        self.calls: dict[RequestId, Exchange] = {}
+        self.calls: dict[RequestId, RunningCall] = {}
         """Running calls of the client, for `notifications/cancelled`."""
         self.cancelled_early: dict[RequestId, None] = {}
         """Cancellations that came before their call, oldest first."""

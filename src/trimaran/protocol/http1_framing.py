@@ -25,12 +25,14 @@ from httptools import (
     HttpResponseParser,
 )
 from msgspec import Struct
+from msgspec.structs import replace
 
 from trimaran.errors import CODE_INVALID_REQUEST, LocalProtocolError, ProtocolError, RemoteProtocolError
 
 END_OF_BODY: Final = b"0\r\n\r\n"
 
 _NAME: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_LENGTH: Final = re.compile(rb"(?<=\r\ncontent-length: )[0-9]+(?=\r\n)", re.IGNORECASE)
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _MAX_FIELDS: Final = 100  # the limit of Apache and Node
 _MAX_EMPTY_BYTES: Final = 4  # two empty lines: some old clients send one behind a body
@@ -543,6 +545,36 @@ class ResponseHead(Struct, frozen=True):
     keep_alive: bool
     is_plain_json: bool
     """The body is JSON, and nothing has to be unpacked."""
+
+
+@final
+class KnownResponseHead:
+    """The head of an answer that has been read: the next one often differs only in the length of its body."""
+
+    __slots__ = ("_head", "_rest", "_start")
+
+    def __init__(self, head: ResponseHead, start: bytes, rest: bytes) -> None:
+        self._head = head
+        self._start = start
+        self._rest = rest
+
+    def read(self, raw: bytes, size: int) -> ResponseHead | None:
+        """The head in these bytes, if it is like the known one and says that so many bytes follow."""
+        start, rest = self._start, self._rest
+        digits = raw[len(start) : -len(rest)]
+        is_like = digits.isdigit() and len(digits) <= _MOST_DIGITS and raw.startswith(start) and raw.endswith(rest)
+        if not is_like or int(digits) != size:
+            return None
+        headers = {**self._head.headers, "content-length": digits.decode()}
+        return replace(self._head, headers=headers, length=size)
+
+
+def know_response(head: ResponseHead, raw: bytes) -> KnownResponseHead | None:
+    """A head to compare the next one with; None if it does not give the length of its body in one plain line."""
+    if raw.count(b"\r\n") != len(head.headers) + 2:
+        return None  # a field that comes twice would be two lines and one value
+    match = _LENGTH.search(raw)
+    return None if match is None else KnownResponseHead(head, raw[: match.start()], raw[match.end() :])
 
 
 def _garbled(reason: str) -> RemoteProtocolError:

@@ -82,6 +82,12 @@ class Writer:
                 result.result_type = result.meta = None
         return self._encode(_Result(id, result if type(result) is Raw else self.completed(result)))
 
+    def raw_result(self, id: RequestId, result: bytes | Raw) -> bytes:
+        """A result that is encoded already."""
+        if type(id) is int:
+            return b'{"jsonrpc":"2.0","id":%d,"result":%b}' % (id, result)
+        return self._encode(_Result(id, Raw(result)))
+
     def legacy_result(self, id: RequestId, result: Any) -> bytes:
         """A result for a legacy peer, as it is."""
         return self._encode(_Result(id, result))

@@ -24,6 +24,7 @@ from trimaran.server.context import Context
 from trimaran.server.handlers import Handler
 from trimaran.server.prompts import PromptEntry
 from trimaran.server.resources import ResourceEntry, TemplateEntry, compile_resource, compile_template
+from trimaran.server.shortcuts import Shortcut
 from trimaran.server.tools import ToolEntry
 from trimaran.types import Prompt, Resource, ResourceTemplate, Tool, as_object
 
@@ -60,8 +61,15 @@ def _keep_raw(raw: Any, /, *, notes: list[str] | None = None) -> dict[str, Any]:
     return {"arguments": raw}
 
 
-def tool_entries(tools: Iterable[Tool], forward: Forward, target: str, tasks: TaskSupport = None) -> list[ToolEntry]:
-    return _entries(tools, lambda tool: _tool(tool, forward, tasks), target)
+def tool_entries(
+    tools: Iterable[Tool],
+    forward: Forward,
+    target: str,
+    tasks: TaskSupport = None,
+    shortcut: Callable[[str], Shortcut] | None = None,
+) -> list[ToolEntry]:
+    """`shortcut` makes the shortcut of a tool, by its name."""
+    return _entries(tools, lambda tool: _tool(tool, forward, tasks, shortcut), target)
 
 
 def is_task_only(tool: Tool) -> bool:
@@ -69,7 +77,7 @@ def is_task_only(tool: Tool) -> bool:
     return (tool.execution or {}).get("taskSupport") == "required"
 
 
-def _tool(tool: Tool, forward: Forward, tasks: TaskSupport) -> ToolEntry:
+def _tool(tool: Tool, forward: Forward, tasks: TaskSupport, shortcut: Callable[[str], Shortcut] | None) -> ToolEntry:
     name = tool.name
 
     def call(ctx: Context, arguments: Raw) -> Awaitable[Any]:
@@ -106,6 +114,8 @@ def _tool(tool: Tool, forward: Forward, tasks: TaskSupport) -> ToolEntry:
         entry.timeout = inf if entry.long_running else None
     # The body follows a task of the target's (task_forwarding.py), and any process can do that.
     entry.resumable = bool(entry.long_running)
+    is_plain = not entry.long_running and entry.param_headers is None and not is_task_only(tool)
+    entry.shortcut = shortcut(name) if shortcut is not None and is_plain else None
     execution = {"taskSupport": "optional"} if entry.long_running else None
     entry.definition = msgspec.structs.replace(tool, output_schema=output, execution=execution)
     return entry

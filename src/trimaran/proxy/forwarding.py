@@ -25,7 +25,7 @@ from msgspec import UNSET, Raw, Struct, field
 from trimaran.bounded_log import BoundedLog
 from trimaran.client.client import Client
 from trimaran.client.pending_call import Progress
-from trimaran.client.relaying import QUESTIONS, CallOver, Relay, relay_request
+from trimaran.client.relaying import QUESTIONS, CallOver, Relay, SentRequest, relay_request
 from trimaran.errors import (
     CODE_INTERNAL,
     CODE_INVALID_PARAMS,
@@ -95,6 +95,7 @@ class Relayed:
 
     passes_rounds = False
     extension: str | None = None
+    sent: SentRequest | None = None
     _answering: set[asyncio.Task[Any]] | None = None
     _is_over = False
 
@@ -117,28 +118,8 @@ class Relayed:
         if not is_modern:
             extra = {key: value for key, value in call.meta.items() if key not in _RESERVED}
             return extra if token is None else {**extra, "progressToken": id}
-        raw = call.raw_meta
-        if call.modern and raw is not UNSET and token is None and "extensions" not in call.peer.capabilities:
-            return raw  # all that the target has to know, in the caller's own words
-        if raw is UNSET and token is None and self.extension is None and not call.modern:
-            return self._older_caller_meta()
-        return Raw(_encode(self.modern_meta(id)))
-
-    def _older_caller_meta(self) -> Raw:
-        """The `_meta` for a caller that described itself at its handshake: the same for all its calls."""
-        peer, level = self.call.peer, self._log_level()
-        known = _metas.get(id(peer))
-        if known is not None and known[0] is peer and known[1] == level:
-            return known[2]
-        meta = Raw(_encode(self.modern_meta(0)))
-        if len(_metas) >= _MAX_METAS:
-            _metas.clear()
-        _metas[id(peer)] = (peer, level, meta)
-        return meta
-
-    def _log_level(self) -> str | None:
-        call = self.call
-        return call.log_level if call.session is None else call.session.log_level
+        meta = passing_meta(call) if self.extension is None else None
+        return Raw(_encode(self.modern_meta(id))) if meta is None else meta
 
     def modern_meta(self, id: int) -> dict[str, Any]:
         call = self.call
@@ -149,7 +130,7 @@ class Relayed:
         meta[KEY_CLIENT_CAPABILITIES] = {name: peer.capabilities[name] for name in ASKABLE if name in peer.capabilities}
         if peer.info is not None:
             meta[KEY_CLIENT_INFO] = msgspec.to_builtins(peer.info)
-        level = self._log_level()
+        level = _log_level(call)
         if level is not None:
             meta[KEY_LOG_LEVEL] = level
         if call.progress_token is not None:
@@ -187,6 +168,35 @@ class Relayed:
 
     def notice(self, method: str, params: dict[str, Any]) -> None:
         send_log(self.call, method, params)
+
+
+def passing_meta(call: IncomingCall) -> Raw | None:
+    """The `_meta` for a target of 2026-07-28 that is the same for many calls; None if this call needs one of its own."""
+    if call.progress_token is not None:
+        return None
+    raw = call.raw_meta
+    if not call.modern:
+        return _older_caller_meta(call) if raw is UNSET else None
+    if raw is UNSET or "extensions" in call.peer.capabilities:
+        return None
+    return raw  # all that the target has to know, in the caller's own words
+
+
+def _older_caller_meta(call: IncomingCall) -> Raw:
+    """The `_meta` for a caller that described itself at its handshake: the same for all its calls."""
+    peer, level = call.peer, _log_level(call)
+    known = _metas.get(id(peer))
+    if known is not None and known[0] is peer and known[1] == level:
+        return known[2]
+    meta = Raw(_encode(Relayed(call).modern_meta(0)))
+    if len(_metas) >= _MAX_METAS:
+        _metas.clear()
+    _metas[id(peer)] = (peer, level, meta)
+    return meta
+
+
+def _log_level(call: IncomingCall) -> str | None:
+    return call.log_level if call.session is None else call.session.log_level
 
 
 def report_progress(call: IncomingCall, report: Progress) -> None:
@@ -294,6 +304,7 @@ async def forward(client: Client, call: IncomingCall, params: dict[str, Any], na
             params = _with_answers(call, params)
     else:
         relay = LiveRelay(call)
+    relay.sent, call.exchange.sent = call.exchange.sent, None
     try:
         raw, asks_for_input = await relay_request(client, call.method, params, name, relay)
     except Error as error:

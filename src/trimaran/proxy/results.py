@@ -12,12 +12,16 @@ result is a few short texts, though: one decode tells.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
+from trimaran.depth import MAX_ANSWER_MEMBERS, MAX_CONTAINERS, check_depth
+from trimaran.errors import ProtocolError
+from trimaran.protocol.envelope import Envelope, legacy_result
 from trimaran.protocol.meta import PREFIX
+from trimaran.protocol.read_reply import read_frame
 from trimaran.types import CallToolResult, as_object
 
 _Part: TypeAlias = Raw | UnsetType
@@ -83,6 +87,7 @@ class _TextResult(Struct):
     """A result of texts alone; whatever fits it is sound, but perhaps for its structure."""
 
     content: list[_Text]
+    type: str | UnsetType = field(name="resultType", default=UNSET)
     structured: _Part = field(name="structuredContent", default=UNSET)
     is_error: bool | UnsetType = field(name="isError", default=UNSET)
     meta: _Object | UnsetType = field(name="_meta", default=UNSET)
@@ -92,7 +97,7 @@ class _OlderResult(Struct, omit_defaults=True):
     """As 2025-11-25 has it, its parts as they came."""
 
     content: Raw
-    structured: Raw | UnsetType = field(name="structuredContent", default=UNSET)
+    structured_content: Raw | UnsetType = field(name="structuredContent", default=UNSET)
     is_error: bool = field(name="isError", default=False)
     meta: dict[str, Raw] | None = field(name="_meta", default=None)
 
@@ -106,6 +111,7 @@ class _LooseResult(Struct):
     meta: dict[str, Any] | None = field(name="_meta", default=None)
 
 
+_encode: Final = msgspec.json.encode
 _QUOTE: Final = ord('"')
 _BRACE: Final = ord("{")
 _OBJECT_OR_NULL: Final = b"{n"
@@ -157,10 +163,53 @@ def for_older(raw: Raw, *, wraps: bool) -> Raw | None:
         return None
     if texts.structured is not UNSET and (wraps or memoryview(texts.structured)[0] != _BRACE):
         return None
+    return Raw(_encode(_older_parts(raw)))
+
+
+def _older_parts(raw: Raw | bytes) -> _OlderResult:
+    """The parts that 2025-11-25 knows of a result that is sound."""
     result = _read_parts(raw)
     if result.meta is not None:
         result.meta = {key: value for key, value in result.meta.items() if not key.startswith(PREFIX)} or None
-    return Raw(msgspec.json.encode(result))
+    return result
+
+
+class PromptAnswer(NamedTuple):
+    """A whole answer of a target, which nothing has to be done with."""
+
+    result: bytes
+    """As its caller reads it."""
+    is_error: bool
+
+
+def read_prompt_answer(body: bytes, id: int, envelope: Envelope | None, *, is_for_older: bool) -> PromptAnswer | None:
+    """The result in a reply of 2026-07-28; None for anything but a sound result of a few short texts.
+
+    Args:
+        id: Of the request.
+        envelope: How structure travels to callers of 2025-11-25.
+        is_for_older: It is for a caller of 2025-11-25, and else for one of 2026-07-28.
+    """
+    if len(body) > _SHORT:
+        return None
+    start = b'{"jsonrpc":"2.0","id":%d,"result":' % id
+    try:
+        if body.startswith(start) and body.isascii() and body.endswith(b"}"):
+            check_depth(body, max_containers=MAX_CONTAINERS, max_members=MAX_ANSWER_MEMBERS)
+            raw = body[len(start) : -1]
+        else:
+            frame = read_frame(body)
+            if frame.result is UNSET or frame.id != id or type(frame.id) is not int or frame.method is not UNSET:
+                return None
+            raw = bytes(frame.result)
+        texts = _read_texts(raw)  # fails unless `raw` is one value
+    except (*_MISREAD, ProtocolError):
+        return None
+    if texts.type is not UNSET and texts.type != "complete":
+        return None
+    if is_for_older:
+        raw = _encode(legacy_result(_older_parts(raw), envelope, _encode))
+    return PromptAnswer(raw, texts.is_error is True)
 
 
 def repair(raw: Raw) -> CallToolResult:

@@ -94,5 +94,6 @@ def open_proxy(
     server.runtime.read_undeclared = upstream.read_undeclared
     for registry in (server.tools, server.prompts, server.resources, server.templates):
         registry.expect_reset(upstream.failure)
+    server.runtime.dispatcher.relay()
     server.runtime.dispatcher.refresh()
     return server, upstream

@@ -14,7 +14,8 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar, final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar, final
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -58,7 +59,8 @@ from .definitions import (
 )
 from .forwarding import describe_failure, forward, malformed, read_result, send
 from .parked_calls import ParkedCalls, RoundEnd, raise_error
-from .results import MalformedResult, cache_hints, check_contents, check_messages
+from .results import MalformedResult, PromptAnswer, cache_hints, check_contents, check_messages
+from .shortcuts import ToolShortcut
 
 if TYPE_CHECKING:
     from trimaran.server.resources import TemplateEntry
@@ -85,8 +87,19 @@ _CAPABILITIES: Final[dict[str, Any]] = {
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
+class AdmittedCall(NamedTuple):
+    """A call that was sent by a shortcut, and is waited for after all."""
+
+    answer: Coroutine[Any, Any, Any]
+    began: float
+    """A time of `perf_counter`."""
+
+
 class CallControl(Protocol):
     """Decides about the calls of a proxy: who may see and use what, and over which connection."""
+
+    active: int
+    """Calls that are at work."""
 
     def adapt(self, kind: str, entries: Sequence[Any]) -> None:
         """Set who sees entries of the catalog, and how long they may take. These are all that the target has of this kind
@@ -94,9 +107,23 @@ class CallControl(Protocol):
         ...
 
     def call(
-        self, upstream: Upstream, ctx: Context, method: str, params: dict[str, Any], name: str
+        self,
+        upstream: Upstream,
+        ctx: Context,
+        method: str,
+        params: dict[str, Any],
+        name: str,
+        admitted: AdmittedCall | None = None,
     ) -> Coroutine[Any, Any, Any]:
-        """Serve one call, by `upstream.send` if it may be served."""
+        """Serve one call, by `upstream.send` if it may be served; or wait for one that `admits_at_once` let through."""
+        ...
+
+    def admits_at_once(self, call: IncomingCall, name: str) -> bool:
+        """May a tool be called, and has nothing to be done before? False: `call` decides."""
+        ...
+
+    def note_prompt_answer(self, call: IncomingCall, name: str, answer: PromptAnswer, began: float) -> bool:
+        """Take note of a call that was admitted at once, and is over. False: its answer cannot pass as it is."""
         ...
 
 
@@ -131,7 +158,7 @@ class Upstream:
         self._may_be_personal = caller_auth is not None
         self._is_isolated = isolation == "caller"
         self._wake = asyncio.Event()
-        self._control = control
+        self.control = control
         self._target = target
         self._on_state: Callable[[StateEvent], object] | None = options.get("on_state")
         self._options: dict[str, Any] = {"capabilities": _CAPABILITIES, **options, "on_state": self._hear_state}
@@ -315,7 +342,8 @@ class Upstream:
             return
         if kind == "tools":
             tools = await self._reviewed("tool", await client.list_tools_all(fresh=True))
-            entries = tool_entries(tools, self.forward, self.name, _task_support(client))
+            shortcut = partial(ToolShortcut, self)
+            entries = tool_entries(tools, self.forward, self.name, _task_support(client), shortcut)
             self._task_only = {tool.name for tool in tools if is_task_only(tool)}
             server.tools.reset(self._adapted("tool", entries))
             server.runtime.refresh_tasks()
@@ -347,8 +375,8 @@ class Upstream:
 
     def _adapted(self, kind: str, entries: Iterable[E]) -> Sequence[E]:
         adapted = list(entries)
-        if self._control is not None:
-            self._control.adapt(kind, adapted)
+        if self.control is not None:
+            self.control.adapt(kind, adapted)
         return adapted
 
     def failure(self) -> ProtocolError:
@@ -384,14 +412,28 @@ class Upstream:
 
     def forward(self, ctx: Context, method: str, params: dict[str, Any], name: str) -> Coroutine[Any, Any, Any]:
         """Have the target serve a call."""
-        if self._control is not None:
-            return self._control.call(self, ctx, method, params, name)
+        if self.control is not None:
+            return self.control.call(self, ctx, method, params, name)
         return self.send(ctx, method, params, name)
+
+    @property
+    def shared_client(self) -> Client | None:
+        """The connection over which all calls go; None while there is none, or where callers have their own."""
+        return self._client if self._own is None and not self.is_personal else None
+
+    def finish(
+        self, client: Client, ctx: Context, params: dict[str, Any], name: str, began: float
+    ) -> Coroutine[Any, Any, Any]:
+        """Wait for the answer to a call that took a shortcut."""
+        answer = self._call_tool(client, ctx, params, name, is_own=False)
+        if self.control is None:
+            return answer
+        return self.control.call(self, ctx, "tools/call", params, name, AdmittedCall(answer, began))
 
     def send(self, ctx: Context, method: str, params: dict[str, Any], name: str) -> Coroutine[Any, Any, Any]:
         """Send a call to the target, by the connection of its caller or the one that all share."""
-        client = self._client
-        if client is not None and self._own is None and not self.is_personal:
+        client = self.shared_client
+        if client is not None:
             if method == "tools/call" and client.era == "modern":
                 return self._call_tool(client, ctx, params, name, is_own=False)
             return self._forward_to(client, ctx, method, params, name)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, final
 if TYPE_CHECKING:
     from .exchange import Exchange
 
-_PRECISE_SECONDS: Final = 10.0  # a second more is a tenth of it; nobody waits so long and counts
+PRECISE_SECONDS: Final = 10.0  # a second more is a tenth of it; nobody waits so long and counts
 _SWEEP_SECONDS: Final = 1.0
 
 
@@ -41,7 +41,7 @@ class Deadlines:
         """The same for a call that has just begun."""
         if seconds is None or seconds == inf:
             return
-        if seconds < _PRECISE_SECONDS:
+        if seconds < PRECISE_SECONDS:
             self._timers[exchange] = loop.call_at(exchange.began + seconds, exchange.expire)
             return
         self._ends[exchange] = exchange.began + seconds

@@ -232,6 +232,9 @@ class Dispatcher:
         self._travelling: list[tuple[frozenset[str] | None, Middleware]] = []
         self.on_fold: list[Callable[[], None]] = []
         """Servers that have this one mounted: they fold its middleware into theirs."""
+        self.takes_shortcuts = False
+        """Tools may be called by shortcuts: nothing is around `tools/call`, and some are those of other servers."""
+        self._relays = False
         self._extra: dict[str, tuple[Method, Serve]] = {}
         self.table: dict[str, Method] = dict(METHODS)
         """Every method there is, those of extensions included. Readers hold on to this very table."""
@@ -271,6 +274,16 @@ class Dispatcher:
         if travels:
             self._travelling.append((methods, middleware))
         self.fold()
+
+    def relay(self) -> None:
+        """The tools of this server are those of another one."""
+        self._relays = True
+        self.fold()
+
+    @property
+    def is_relaying(self) -> bool:
+        """Are there tools of other servers, here or in what is mounted here?"""
+        return self._relays or any(other.runtime.dispatcher.is_relaying for other in self.startup.mounted)
 
     def travelling(self, method: str) -> list[Middleware]:
         """The middleware that goes with this server where it is mounted, the outermost first."""
@@ -328,6 +341,8 @@ class Dispatcher:
                 serve = _around(middleware, serve)
             # A tool's own errors are dealt with inside; middleware may raise them too.
             self.handlers[name] = _report_errors_to_model(serve) if wrapping and name == "tools/call" else serve
+        is_direct = self.handlers["tools/call"] is self._bare["tools/call"]
+        self.takes_shortcuts = is_direct and self.is_relaying
         for follow in self.on_fold:
             follow()
 

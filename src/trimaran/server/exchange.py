@@ -113,6 +113,8 @@ class Exchange:
     """Ends the call in time, from when it does not finish at once."""
     began: float = 0.0
     """When the call was taken on, on the loop's clock."""
+    sent: Any = None
+    """The request to another server that a shortcut has made; of a class of the client, which is no business of ours."""
 
     def __init__(self, call: IncomingCall, sink: Sink, voice: Voice) -> None:
         self.call = call

@@ -22,11 +22,13 @@ from .deadlines import Deadlines
 from .exchange import Exchange
 from .handlers import logger
 from .limits import Limits
+from .shortcuts import CallReceiver
 
 # Bytes of the arguments of all calls at work: ten thousand calls of 8 MiB would be 80 GB. Decoded they take some times as
 # much. A small call is let in all the same: it is not what fills the memory.
 _MOST_BYTES: Final = 128 * 1024 * 1024
 _SMALL: Final = 64 * 1024
+_SHORTCUT_SECONDS: Final = 1.0  # a call that takes longer needs what the usual way has: signs of life, a deadline
 
 
 class ContinuesElsewhere(Exception):
@@ -69,9 +71,36 @@ class RunningCalls:
         self._listening = 0
         """Those of them that only listen: they do no work, and have a limit of their own."""
         self._is_stopping = False
+        self.on_shortcuts: set[CallReceiver] = set()
+        """Calls that are passed on without a task."""
+        self._began_sweep: frozenset[CallReceiver] = frozenset()
+        """Those of them that were there a second ago."""
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def __len__(self) -> int:
-        return len(self.open)
+        return len(self.open) + len(self.on_shortcuts)
+
+    def has_room_for_shortcut(self) -> bool:
+        return len(self) - self._listening < self._limits.max_concurrent_calls
+
+    def add_shortcut(self, receiver: CallReceiver, loop: asyncio.AbstractEventLoop) -> None:
+        """Count a call that is passed on without a task. It becomes a usual one if it takes longer than a second or two."""
+        self.on_shortcuts.add(receiver)
+        if self._sweeper is None or self._loop is not loop:
+            self._loop = loop  # an endpoint may outlive a loop, whose timers never ring again
+            self._sweeper = loop.call_later(_SHORTCUT_SECONDS, self._sweep, loop)
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        for receiver in self._began_sweep & self.on_shortcuts:
+            receiver.promote()
+        self._began_sweep = frozenset(self.on_shortcuts)
+        self._sweeper = loop.call_later(_SHORTCUT_SECONDS, self._sweep, loop) if self.on_shortcuts else None
+
+    def promote_all(self) -> None:
+        """Make usual calls of all that are passed on without a task."""
+        for receiver in tuple(self.on_shortcuts):
+            receiver.promote()
 
     async def run(self, exchange: Exchange, serve: Callable[[IncomingCall], Any]) -> Any:
         """Serve a call: its first step by hand, and only if it does not finish there, as a call in flight."""
@@ -96,7 +125,7 @@ class RunningCalls:
         if call.timeout is None:
             call.timeout = self._limits.request_timeout
         loop = task.get_loop()
-        exchange.began = loop.time()
+        exchange.began = exchange.began or loop.time()
         exchange.deadlines = self._deadlines
         self._deadlines.add(exchange, call.timeout, loop)
         self.open.add(exchange)
@@ -134,7 +163,7 @@ class RunningCalls:
     def _lacks_room(self, size: int, *, listens: bool) -> str:
         """Why a call with arguments of so many bytes cannot be taken; nothing if it can."""
         most = self._limits.max_concurrent_calls
-        if not listens and len(self.open) - self._listening >= most:
+        if not listens and len(self) - self._listening >= most:
             self._fullness.failed(
                 f"no room for more calls: {most} are at work (max_concurrent_calls); others are refused"
             )

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from trimaran.protocol.inbound import RequestId
     from trimaran.types import Json
 
-    from .exchange import Exchange, Voice
+    from .exchange import Voice
     from .session_info import SessionInfo
+    from .shortcuts import RunningCall
 
 
 class SessionOutlet(Protocol):
@@ -44,7 +45,7 @@ class CallSession(Protocol):
     @property
     def owner_key(self) -> str | None: ...
     @property
-    def calls(self) -> dict[RequestId, Exchange]: ...
+    def calls(self) -> dict[RequestId, RunningCall]: ...
     @property
     def voice(self) -> Voice: ...
     @property

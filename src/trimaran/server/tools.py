@@ -36,9 +36,11 @@ from trimaran.types.wire import TAGS_KEYS
 
 from .access import Visible, VisibleTo, is_hidden, refuse_hidden, require_scopes, scopes_of, visible_of
 from .context import Context
+from .deadlines import PRECISE_SECONDS
 from .dependencies import plan_dependencies
 from .handlers import Handler, call_any, ends_the_call, incident, is_answer, is_silence
 from .results import OutputMismatch, call_result, error_result, exact_type, is_content
+from .shortcuts import CallReceiver, SentCall, Shortcut
 from .threads import LARGE_MESSAGE, ThreadPool
 
 if TYPE_CHECKING:
@@ -81,6 +83,7 @@ class ToolEntry:
         "place",
         "resumable",
         "scopes",
+        "shortcut",
         "task_timeout",
         "timeout",
         "visible_to",
@@ -105,6 +108,8 @@ class ToolEntry:
     long_running: LongRunning
     resumable: bool
     visible_to: Visible | None
+    shortcut: Shortcut | None
+    """How calls are only passed on; None for what runs here."""
 
     def copied(self) -> ToolEntry:
         copy = ToolEntry()
@@ -171,6 +176,7 @@ def compile_tool(
     entry.handler = Handler(fn, inline=inline)
     entry.key = name or _name_of(fn)
     entry.place = 0
+    entry.shortcut = None
     label = f"tool {entry.key!r}"
     entry.scopes = scopes_of(scopes, label)
     entry.visible_to = visible_of(visible_to, label)
@@ -288,6 +294,7 @@ def compile_generated(definition: Tool, fn: GeneratedTool) -> ToolEntry:
     entry.context = "ctx"
     entry.output = None if definition.output_schema is None else _any_output()
     entry.exact = entry.timeout = entry.task_timeout = entry.cache_ttl = entry.param_headers = entry.visible_to = None
+    entry.shortcut = None
     entry.envelope = decide_envelope(as_object(definition.output_schema))
     entry.scopes = ()
     entry.is_gated = entry.long_running = entry.resumable = False
@@ -445,6 +452,34 @@ class Tools:
                 return ended
             result = call_result(value, entry.output, entry.exact)
             return _noted(result, notes) if notes else result
+        except BaseException as error:
+            return self._failed(entry, call, error)
+
+    def take_shortcut(self, call: IncomingCall, receiver: CallReceiver) -> tuple[ToolEntry, SentCall] | None:
+        """Send a call on at once; None if it has to take the usual way (see `shortcuts.py`)."""
+        params = call.params
+        entry = self._registry.view.get(params.name)
+        if entry is None or entry.shortcut is None:
+            return None
+        if entry.is_gated and (entry.scopes or entry.param_headers is not None or is_hidden(entry, call.principal)):
+            return None
+        timeout = self._server.limits.request_timeout if entry.timeout is None else entry.timeout
+        if timeout is not None and timeout < PRECISE_SECONDS:
+            return None
+        if params.request_state is not UNSET or params.input_responses is not UNSET:
+            return None
+        sent = entry.shortcut(call, entry.envelope, receiver)
+        return None if sent is None else (entry, sent)
+
+    async def finish(self, entry: ToolEntry, call: IncomingCall, sent: SentCall) -> Any:
+        """Serve the rest of a call that took a shortcut."""
+        exchange = call.exchange
+        if entry.timeout is not None:
+            exchange.limit(entry.timeout)
+        try:
+            value = await sent.finish(Context(call, self._server))
+            ended = exchange.voice.suspended(exchange)
+            return call_result(value, entry.output, entry.exact) if ended is None else ended
         except BaseException as error:
             return self._failed(entry, call, error)
 

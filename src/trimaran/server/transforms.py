@@ -163,6 +163,8 @@ def _changed(entry: ToolEntry, options: TransformOptions, *, is_exact: bool) -> 
             copy.param_headers = compile_param_headers(plan.schema)
             copy.is_gated = bool(copy.scopes) or copy.visible_to is not None or copy.param_headers is not None
     _change_output(copy, options, f"tool {entry.key!r}")
+    if plan is not None or wrap is not None or result is not None:
+        copy.shortcut = None
     if wrap is not None and plan is not None:
         copy.arguments = _whole_reader(plan)
         _surround(copy, _wrap_caller(entry, copy, plan, wrap), result)

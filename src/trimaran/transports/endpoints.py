@@ -100,6 +100,12 @@ class Endpoints:
     def tls_failures(self, count: int) -> None:
         self.main.tls_failures = count
 
+    may_relay = True
+
+    def relays(self, path: str) -> Engine | None:
+        engine = self._by_path.get(path)
+        return None if engine is None else engine.relays(path)
+
     def owns(self, path: str) -> bool:
         engine = self._by_path.get(path)
         return engine is not None and engine.owns(path)

@@ -26,10 +26,12 @@ from trimaran.protocol.inbound import Batch, IncomingCall, IncomingNotification,
 from trimaran.protocol.outbound import Writer
 from trimaran.protocol.sse import COMMENT, encode_event
 from trimaran.server.access import InsufficientScope
+from trimaran.server.dispatch import Serve
 from trimaran.server.exchange import SENT, Exchange
 from trimaran.server.handlers import incident
 from trimaran.server.running_calls import Abandoned, RunningCalls, timed_out
 from trimaran.server.threads import LARGE_MESSAGE
+from trimaran.server.tools import Tools
 
 from .guard import Guard
 from .keep_alive import KeepAlive
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
 
     from .admission import RateLimiter
     from .health import Gauges, HealthRoutes
+    from .relayed_request import RelayedRequest
 
 Pairs = list[tuple[str, str]]
 
@@ -110,7 +113,19 @@ class LegacyEndpoint(Protocol):
         """Called once, when the engine is created."""
         ...
 
-    async def call(self, request: HttpRequestHead, call: IncomingCall) -> None: ...
+    async def call(self, request: HttpRequestHead, call: IncomingCall, relayed: RelayedRequest | None = None) -> None:
+        """Serve a call; or the rest of one that took a shortcut, whose exchange is there already."""
+        ...
+
+    def admit_relayed(self, call: IncomingCall, id: str | None) -> bool:
+        """Give a call its session, by its id. False if whoever asks has to be told why not, or another process is asked."""
+        ...
+
+    def json_headers(self, call: IncomingCall) -> Pairs: ...
+    def promote(self, request: HttpRequestHead, call: IncomingCall) -> Exchange:
+        """The exchange of a call that took a shortcut, for the usual way."""
+        ...
+
     async def post(self, request: HttpRequestHead, message: Message) -> None: ...
     async def get(self, request: HttpRequestHead) -> None: ...
     async def delete(self, request: HttpRequestHead) -> None: ...
@@ -371,6 +386,8 @@ class Engine:
         self.running_calls: RunningCalls = RunningCalls(server.limits)
         self.writer: Writer = server.runtime.writer
         self._voice = server.runtime.voice
+        self._dispatcher = server.runtime.dispatcher
+        self.tools: Tools = server.runtime.dispatcher.tools
         self._handlers = server.runtime.dispatcher.handlers
         self._limits = server.limits
         self.bodies: UnfinishedBodies = UnfinishedBodies(
@@ -511,8 +528,64 @@ class Engine:
             return
         await self._other(request, body)
 
-    async def post(self, request: HttpRequestHead, body: bytes) -> None:
-        """Serve one POST to the endpoint. The hot path: a modern call that finishes at once stays in this function."""
+    # Calls that take a shortcut (`server/shortcuts.py`)
+
+    @property
+    def may_relay(self) -> bool:
+        """May any call take one?"""
+        return self._dispatcher.takes_shortcuts
+
+    def relays(self, path: str) -> Engine | None:
+        """The engine whose calls may take a shortcut, for a path that was admitted; None if none may."""
+        is_open = self._admission is None and not self.closing
+        return self if is_open and self._dispatcher.takes_shortcuts else None
+
+    def read_relayed(self, body: bytes, headers: HeaderLookup) -> IncomingCall | None:
+        """A call of a tool, ready to be sent on; None for all else, which `post` reads again to serve or refuse it."""
+        if not self.running_calls.has_room_for_shortcut():
+            return None
+        call = self.reader.read(body, headers)
+        if type(call) is not IncomingCall or call.method != "tools/call" or call.params is None:
+            return None
+        if call.peer is None and (
+            self.legacy is None or not self.legacy.admit_relayed(call, headers.get("mcp-session-id"))
+        ):
+            return None
+        return call
+
+    def json_headers(self, call: IncomingCall) -> Pairs:
+        """The headers of a plain reply to a call."""
+        return JSON if call.session is None or self.legacy is None else self.legacy.json_headers(call)
+
+    def promote(self, request: HttpRequestHead, call: IncomingCall) -> Exchange:
+        """The exchange of a call that took a shortcut, for the usual way."""
+        if call.session is not None:
+            assert self.legacy is not None
+            return self.legacy.promote(request, call)
+        return Exchange(call, HttpSink(request, self._limits.max_stream_bytes), self._voice)
+
+    def finish(self, request: HttpRequestHead, relayed: RelayedRequest) -> Coroutine[Any, Any, None]:
+        """Serve the rest of a call that took a shortcut."""
+        call = relayed.call
+        if call.session is not None:
+            assert self.legacy is not None
+            return self.legacy.call(request, call, relayed)
+        return self._answer(request, call, cast("HttpSink", call.exchange.sink), relayed.start)
+
+    def post(self, request: HttpRequestHead, body: bytes) -> Coroutine[Any, Any, None]:
+        """Serve one POST to the endpoint. The hot path: what can be done without waiting is done here."""
+        if self._admission is not None or len(body) > LARGE_MESSAGE:
+            return self._post_slowly(request, body)
+        try:
+            if not request.is_checked:
+                self._check_content(request)
+            message = self.reader.read(body, request.headers)
+        except Exception as error:
+            return self.refuse_failure(request, error)
+        return self._serve(request, message)
+
+    async def _post_slowly(self, request: HttpRequestHead, body: bytes) -> None:
+        """The same where the caller is to be authenticated first, or the body takes a while to read."""
         if self._admission is not None and not await self._is_let_in(request):
             return
         try:
@@ -525,21 +598,28 @@ class Engine:
         except Exception as error:
             await self.refuse_failure(request, error)
             return
-        if type(message) is not IncomingCall or message.peer is None:
-            if type(message) is IncomingCall and self.legacy is not None and message.method != "initialize":
-                await self.legacy.call(request, message)
-            else:
-                await self._post_other(request, message)
-            return
+        await self._serve(request, message)
+
+    def _serve(self, request: HttpRequestHead, message: Message) -> Coroutine[Any, Any, None]:
+        if type(message) is not IncomingCall:
+            return self._post_other(request, message)
+        if message.peer is None:
+            if self.legacy is not None and message.method != "initialize":
+                return self.legacy.call(request, message)
+            return self._post_other(request, message)
         if self.closing and message.method == "subscriptions/listen":
             busy = ProtocolError.internal_error("the server is stopping; listen again in a moment", status=503)
-            await request.reply(503, BUSY, self._voice.error(message, busy))
-            return
+            return request.reply(503, BUSY, self._voice.error(message, busy))
         message.principal = request.principal
         sink = HttpSink(request, self._limits.max_stream_bytes)
-        exchange = Exchange(message, sink, self._voice)
+        Exchange(message, sink, self._voice)
+        return self._answer(request, message, sink, self._handlers[message.method])
+
+    async def _answer(self, request: HttpRequestHead, message: IncomingCall, sink: HttpSink, serve: Serve) -> None:
+        """Serve a modern call. One that finishes at once stays in this function."""
+        exchange = message.exchange
         try:
-            coroutine: Any = self._handlers[message.method](message)
+            coroutine: Any = serve(message)
             try:
                 awaited = coroutine.send(None)
             except StopIteration as done:
@@ -753,6 +833,9 @@ class Engine:
         """Stop: end the listen streams properly, let calls finish for a while, then cancel the rest."""
         self.closing = True
         self.is_started = False
+        if self.running_calls.on_shortcuts:
+            self.running_calls.promote_all()
+            await asyncio.sleep(0)  # for their tasks to begin
         if self.health is not None:
             await self.health.close()
         for exchange in tuple(self.running_calls.open):

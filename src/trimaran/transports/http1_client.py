@@ -19,7 +19,13 @@ from typing import Any, Final, Protocol, final
 from urllib.parse import quote, urlsplit
 
 from trimaran.errors import ConfigError, ConnectFailed, ConnectionLost, Error, RemoteProtocolError
-from trimaran.protocol.http1_framing import ResponseHead, ResponseReader, request_head
+from trimaran.protocol.http1_framing import (
+    KnownResponseHead,
+    ResponseHead,
+    ResponseReader,
+    know_response,
+    request_head,
+)
 
 from .failure_reasons import connection_hint, connection_reason
 from .name_lookup import look_up
@@ -169,6 +175,18 @@ class PlainResponse:
             self._wake.set_result(None)
 
 
+class AnswerReceiver(Protocol):
+    """Takes the answer to a request that no task waits for."""
+
+    def take(self, head: ResponseHead, body: bytes) -> None:
+        """A whole answer, which came in one read and has a head that came before."""
+        ...
+
+    def wait(self) -> None:
+        """Any other answer is about to come, or none: call `Line.wait`."""
+        ...
+
+
 @final
 class Line(asyncio.Protocol):
     """One connection: at most one request at a time."""
@@ -178,6 +196,7 @@ class Line(asyncio.Protocol):
         self._loop = loop  # asking for it takes a system call on 3.11
         self._transport: Any = None
         self._head: asyncio.Future[PlainResponse] | None = None
+        self._receiver: AnswerReceiver | None = None
         self._response: PlainResponse | None = None
         self._reader: ResponseReader | None = None
         self._url = ""
@@ -202,6 +221,26 @@ class Line(asyncio.Protocol):
         self._pool.write(self._transport, data, self._loop)
         return head
 
+    def send_for(self, receiver: AnswerReceiver, url: str, data: bytes) -> None:
+        """Send a request whose answer is handed to a receiver."""
+        self._url = url
+        self._receiver = receiver
+        self._pool.write(self._transport, data, self._loop)
+
+    def wait(self) -> asyncio.Future[PlainResponse]:
+        """The answer, as `send` returns it, in place of a call of the receiver."""
+        self._receiver = None
+        head = self._head = self._loop.create_future()
+        return head
+
+    def response(self, head: ResponseHead, body: bytes) -> asyncio.Future[PlainResponse]:
+        """The same for an answer that the receiver was handed."""
+        response = PlainResponse(self._url, head, self, body)
+        response.is_complete = True
+        answer = self._loop.create_future()
+        answer.set_result(response)
+        return answer
+
     def give_up(self, head: asyncio.Future[PlainResponse]) -> None:
         """Nobody waits for this answer any more."""
         # An answer that came at the same moment may have freed the line already, and somebody else be using it.
@@ -216,10 +255,12 @@ class Line(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._response is None:
+            if self._reader is None and self._take_known(data):
+                return
+            if self._receiver is not None:
+                self._receiver.wait()
             if self._head is None or self._head.done():
                 self.abort()  # no request is open
-                return
-            if self._reader is None and self._take_known(data):
                 return
         reader = self._reader or self._begin()
         try:
@@ -244,9 +285,16 @@ class Line(asyncio.Protocol):
     def _take_known(self, data: bytes) -> bool:
         """A whole answer with a head that came before needs no parser. False if it is something else."""
         end = data.find(b"\r\n\r\n") + 4
-        head = self._pool.known.get(data[:end])
-        waiting = self._head
-        if head is None or head.length != len(data) - end or waiting is None:
+        head = self._pool.known.get(data[:end]) or self._pool.compare(data[:end], len(data) - end)
+        if head is None or head.length != len(data) - end:
+            return False
+        receiver, waiting = self._receiver, self._head
+        if receiver is not None:
+            self._receiver = None
+            self._release(head, has_rest=False)
+            receiver.take(head, data[end:])
+            return True
+        if waiting is None or waiting.done():
             return False
         response = PlainResponse(self._url, head, self, data[end:])
         response.is_complete = True
@@ -288,6 +336,8 @@ class Line(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_open = False
         self._pool.forget(self)
+        if self._receiver is not None:
+            self._receiver.wait()
         response = self._response
         is_framed = response is None or response.head.is_chunked or response.head.length is not None
         is_end = not is_framed and exc is None and not self._is_aborted
@@ -353,6 +403,8 @@ class PlainPool:
         self._lines: set[Line] = set()
         self.known: dict[bytes, ResponseHead] = {}
         """A cache of parsed heads by their bytes."""
+        self._last: KnownResponseHead | None = None
+        """The last head that was parsed."""
         self._heads: dict[tuple[str | tuple[str, str], ...], bytes] = {}
         """Request heads by what they say: a client says much the same each time."""
         self._url = url
@@ -393,6 +445,13 @@ class PlainPool:
         if line is None:
             return None
         return line, line.send(url, b"%bContent-Length: %d\r\n\r\n%b" % (start, len(body), body))
+
+    def post_for(self, receiver: AnswerReceiver, url: str, start: bytes, body: bytes) -> Line | None:
+        """The same for an answer that no task waits for: the connection that it comes on."""
+        line = self._take()
+        if line is not None:
+            line.send_for(receiver, url, b"%bContent-Length: %d\r\n\r\n%b" % (start, len(body), body))
+        return line
 
     def write(self, transport: Any, data: bytes, loop: asyncio.AbstractEventLoop) -> None:
         """Send a request: at once, or together with others of the same turn of the loop where many are under way.
@@ -489,9 +548,20 @@ class PlainPool:
         end = len(data) - (length or 0)
         is_whole = length is not None and sum(map(len, pieces)) == length and data.find(b"\r\n\r\n") == end - 4
         if is_whole and end <= _MEMO_BYTES:
-            if len(self.known) >= _MEMO_ENTRIES:
-                self.known.clear()
-            self.known[data[:end]] = response.head
+            self._know(data[:end], response.head)
+            self._last = know_response(response.head, data[:end]) or self._last
+
+    def compare(self, raw: bytes, size: int) -> ResponseHead | None:
+        """The head in these bytes, if it is like the last one that was parsed; `size` is that of its body."""
+        head = None if self._last is None else self._last.read(raw, size)
+        if head is not None:
+            self._know(raw, head)
+        return head
+
+    def _know(self, raw: bytes, head: ResponseHead) -> None:
+        if len(self.known) >= _MEMO_ENTRIES:
+            self.known.clear()
+        self.known[raw] = head
 
     def give_back(self, line: Line, seconds: float) -> None:
         if self._is_closed or len(self._idle) >= _MAX_IDLE:

@@ -37,9 +37,12 @@ from trimaran.protocol.http1_framing import (
 from .engine import BUSY, JSON, Engine, FixedHeaders, HttpRequestHead, Pairs, has_body
 from .failure_reasons import connection_reason
 from .listener import Listener
+from .relayed_request import MAX_BYTES, RelayedRequest
 
 if TYPE_CHECKING:
     from asyncio import Task
+
+    from trimaran.server.exchange import Exchange
 
     from .endpoints import Endpoints
     from .tls import Certificates
@@ -52,6 +55,7 @@ _LAST_LOOK: Final = 0.1
 _LAST_TURNS: Final = 5
 _PIPELINED: Final = 256 * 1024  # bytes of following requests to hold while one is served
 HIGH_WATER: Final = 256 * 1024  # unsent bytes on a connection before its writers wait
+_PLAIN: Final = (None, False)  # of an admission: no headers go with the reply, and it is not to be a stream
 _MANY: Final = 3  # requests at work, from which on answers of one turn of the loop are sent together
 _TOGETHER: Final = 16 * 1024  # bytes of a stream that are sent at once, without waiting for more
 LINGER_QUIET: Final = 5.0  # seconds without a byte, and in all, that a refused request is read: as nginx
@@ -195,7 +199,8 @@ class _Connection(asyncio.Protocol):
     """Bytes that arrived while a request was served."""
     _refusal: ProtocolError | None = None
     """Why the next request cannot be read."""
-    _task: Task[None] | None = None
+    _task: Task[None] | RelayedRequest | None = None
+    """The request that is served."""
     _drained: asyncio.Future[None] | None = None
     _unsent: bytearray | bytes | None = None
     """Bytes to send at the next turn of the loop."""
@@ -234,6 +239,8 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._gone = True
+        if type(self._task) is RelayedRequest:
+            self._task.promote()
         self._unsent = self._pending = None
         self._reader.close()
         self._server.connections.discard(self)
@@ -251,7 +258,8 @@ class _Connection(asyncio.Protocol):
             request = known.read(data)
             if request is not None:
                 self._server.serving += 1
-                self._task = self._loop.create_task(self._serve(*request))
+                if not (self._engine.may_relay and self._relay(*request)):
+                    self._task = self._loop.create_task(self._serve(*request))
                 return
         if self._lingers_since is not None:
             self._since = self._server.now
@@ -265,6 +273,8 @@ class _Connection(asyncio.Protocol):
         if self._task is None:
             self.flush()
             return False
+        if type(self._task) is RelayedRequest:
+            self._task.promote()
         self._ending = True
         return not self._watchers
 
@@ -353,6 +363,45 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
 
     # Serving
+
+    def _relay(self, head: Head, body: bytes, headers: dict[str, str]) -> bool:
+        """Begin to answer a request without a task, if its call can take a shortcut."""
+        admission = head.admission
+        if admission is None or admission != _PLAIN or len(body) > MAX_BYTES:
+            return False
+        engine = self._engine.relays(head.path)
+        if engine is None:
+            return False
+        request = RelayedRequest(self, engine, head, headers, self._loop)
+        if not request.begin(body):
+            return False
+        self._task = request
+        return True
+
+    def reply_relayed(self, request: RelayedRequest, headers: Pairs, data: bytes) -> None:
+        responder = _Responder(self, request.head, request.headers)
+        responder.task = request
+        if not self._gone:
+            responder.reply(200, headers, data)
+        self._finished(request.head, responder)
+
+    def promote(self, request: RelayedRequest) -> Exchange:
+        head = request.head
+        responder = _Responder(self, head, request.headers)
+        http_request = HttpRequestHead(head.method, head.path, request.headers, responder)  # pyright: ignore[reportArgumentType]
+        http_request.is_checked = True
+        exchange = request.engine.promote(http_request, request.call)
+        exchange.began = request.began
+        self._task = responder.task = self._loop.create_task(self._serve_promoted(request, http_request, responder))
+        return exchange
+
+    async def _serve_promoted(
+        self, request: RelayedRequest, http_request: HttpRequestHead, responder: _Responder
+    ) -> None:
+        try:
+            await request.engine.finish(http_request, request)
+        finally:
+            self._finished(request.head, responder)
 
     async def _serve(self, head: Head, body: bytes, headers: dict[str, str]) -> None:
         responder = _Responder(self, head, headers)
@@ -536,7 +585,7 @@ def _nothing() -> None:
 @final
 class _Responder:
     is_complete: bool = False
-    task: Task[None] | None = None
+    task: Task[None] | RelayedRequest | None = None
     _is_chunked = True
 
     def __init__(self, connection: _Connection, head: Head, headers: dict[str, str]) -> None:

@@ -39,7 +39,7 @@ from trimaran.protocol.read_reply import Frame, excerpt, read_frame
 from trimaran.protocol.sse import SseEvent, SSEParser
 
 from .failure_reasons import connection_hint, connection_reason
-from .http1_client import Line, PlainPool, PlainResponse, Response
+from .http1_client import AnswerReceiver, Line, PlainPool, PlainResponse, Response
 from .http_auth import NOTHING, HttpAuth, SentCredentials
 from .http_tap import HttpTap, TappedResponse
 from .name_lookup import Resolver
@@ -61,6 +61,7 @@ _CONNECT_SECONDS: Final = 15.0
 _ODDITIES: Final = 3
 _MAX_STARTS: Final = 256
 _LARGE: Final = 512 * 1024
+_ONE_READ: Final = 256 * 1024  # bytes; the most that asyncio and uvloop hand over at once
 _SLICE: Final = 16 * 1024  # of a stream, read at once: some milliseconds where every byte is a line
 
 
@@ -170,6 +171,14 @@ class HttpWire:
             self._prepare(headers)
             return None
         return pool.post(self.url, start, body)
+
+    def post_for(self, receiver: AnswerReceiver, body: bytes, headers: SharedHeaders) -> Line | None:
+        """The same for an answer that no task waits for: the connection that it comes on."""
+        pool = self._pool
+        if headers not in self._starts:
+            self._prepare(headers)
+        start = self._starts.get(headers)
+        return None if start is None or type(pool) is not PlainPool else pool.post_for(receiver, self.url, start, body)
 
     def _prepare(self, headers: SharedHeaders) -> None:
         """Keep the start of a request with these headers, for the next one."""
@@ -564,13 +573,37 @@ class HttpLink:
         self._under_way = 0
         self._idle = asyncio.Event()
 
-    async def request(self, id: RequestId, message: bytes, headers: Mapping[str, str] | None = None) -> Frame:
+    def post_for(self, receiver: AnswerReceiver, message: bytes, headers: SharedHeaders) -> Line | None:
+        """Send a request that no task waits for; None if it has to be sent by `request`.
+
+        The answer is not measured: one that came in one read is no larger than that.
+        """
+        if self._tap is not None or self.wire.max_bytes < _ONE_READ:
+            return None
+        line = self.wire.post_for(receiver, message, headers)
+        self._under_way += line is not None
+        return line
+
+    def leave(self) -> None:
+        """The answer to such a request is here, or `request` waits for it."""
+        self._under_way -= 1
+        if not self._under_way:
+            self._idle.set()
+
+    async def request(
+        self,
+        id: RequestId,
+        message: bytes,
+        headers: Mapping[str, str] | None = None,
+        sending: tuple[Line, asyncio.Future[PlainResponse]] | None = None,
+    ) -> Frame:
+        """Send a request, unless it was sent by `post_for`, and wait for its reply."""
         if self._tap is not None:
             self._tap("out", message)
         wire = self.wire
         self._under_way += 1
         try:
-            sending = wire.post_again(message, headers)
+            sending = sending or wire.post_again(message, headers)
             if sending is None:
                 response = await wire.send("POST", message, headers)
             else:

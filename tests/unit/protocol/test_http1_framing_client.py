@@ -7,7 +7,7 @@ import contextlib
 import pytest
 
 from trimaran.errors import LocalProtocolError, RemoteProtocolError
-from trimaran.protocol.http1_framing import ResponseHead, ResponseReader, chunk, request_head
+from trimaran.protocol.http1_framing import ResponseHead, ResponseReader, chunk, know_response, request_head
 
 
 def read_head(raw: bytes) -> ResponseHead:
@@ -339,3 +339,54 @@ def test_a_host_the_caller_gives_takes_the_place_of_ours(name: str) -> None:
     raw = request_head("POST", "/", "h", {name: "theirs"})
     hosts = [line for line in raw.split(b"\r\n") if line.lower().startswith(b"host:")]
     assert [line.partition(b":")[2].strip() for line in hosts] == [b"theirs"]
+
+
+KNOWN = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 12\r\nDate: now\r\n\r\n"
+
+
+def read_response_head(raw: bytes) -> ResponseHead:
+    reader = ResponseReader(max_head=1 << 60, max_interim=0)
+    reader.feed(raw)
+    assert reader.head is not None
+    return reader.head
+
+
+def test_a_head_that_differs_only_in_its_length_is_read_as_the_parser_reads_it() -> None:
+    known = know_response(read_response_head(KNOWN), KNOWN)
+    assert known is not None
+    for size in (0, 7, 12, 4711):
+        raw = KNOWN.replace(b"12", b"%d" % size)
+        assert known.read(raw, size) == read_response_head(raw)
+        assert known.read(raw, size + 1) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"200 OK", b"500 OK"),
+        (b"now", b"later"),
+        (b": 12", b": +12"),
+        (b": 12", b": 1_2"),
+        (b": 12", b": "),
+        (b": 12", b": 12, 12"),
+        (b": 12", b": 12\r\nContent-Length: 12"),
+        (b": 12", b": " + b"0" * 20 + b"12"),
+        (b"Date", b"Transfer-Encoding: chunked\r\nDate"),
+    ],
+)
+def test_a_head_that_differs_in_more_is_left_to_the_parser(old: bytes, new: bytes) -> None:
+    known = know_response(read_response_head(KNOWN), KNOWN)
+    assert known is not None
+    assert known.read(KNOWN.replace(old, new), 12) is None
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length:12\r\n\r\n",
+        b"HTTP/1.1 200 OK\nContent-Length: 12\r\n\r\n",
+    ],
+)
+def test_a_head_whose_length_is_not_one_plain_line_is_not_kept(raw: bytes) -> None:
+    assert know_response(read_response_head(raw), raw) is None

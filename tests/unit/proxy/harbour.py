@@ -30,6 +30,7 @@ class Harbour:
         self.greeted = 0
         self.finished = 0
         self.started = asyncio.Event()
+        self.go_on = asyncio.Event()
         self.outcome = ""
         self.server = server = Server("harbour", version="2.1", instructions="Moor first.")
 
@@ -108,10 +109,13 @@ class Harbour:
 async def through(
     harbour: Harbour, near: Era, far: Era, *, over: str = "memory", prefix: str | None = None, **options: Any
 ) -> AsyncIterator[Client]:
-    """A client of a proxy of the target; over HTTP both ways, or in this process."""
+    """A client of a proxy of the target; over HTTP both ways, or in this process.
+
+    `warm` is HTTP after a few calls: then connections are open and heads known, and calls take shortcuts.
+    """
     async with contextlib.AsyncExitStack() as stack:
         target: Any = harbour.server
-        if over == "http":
+        if over != "memory":
             target = (await stack.enter_async_context(HttpServer(harbour.server, port=0))).url
         front = Server.proxy(target, era=far)
         if prefix is not None:
@@ -119,6 +123,12 @@ async def through(
             outer.mount(front, prefix=prefix)
             front = outer
         place: Any = front
-        if over == "http":
+        if over != "memory":
             place = (await stack.enter_async_context(HttpServer(front, port=0))).url
-        yield await stack.enter_async_context(connect(place, era=near, **options))
+        client = await stack.enter_async_context(connect(place, era=near, **options))
+        if over == "warm":
+            name = "{}" if prefix is None else f"{prefix}_{{}}"
+            for _ in range(2):
+                await client.call_tool(name.format("add"), {"a": 1, "b": 2})
+                await client.call_tool(name.format("meta"))
+        yield client

@@ -1,4 +1,4 @@
-"""A call through a proxy, for callers of both eras before targets of both, in memory and over HTTP."""
+"""A call through a proxy, for callers of both eras before targets of both, in memory, over HTTP and by shortcuts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from trimaran.serve import HttpServer
 from .harbour import PAIRS, Era, Harbour, through
 
 pytestmark = pytest.mark.parametrize(("near", "far"), PAIRS, ids=[f"{near}-to-{far}" for near, far in PAIRS])
-both_ways = pytest.mark.parametrize("over", ["memory", "http"])
+every_way = pytest.mark.parametrize("over", ["memory", "http", "warm"])
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def harbour() -> Harbour:
     return Harbour()
 
 
-@both_ways
+@every_way
 async def test_a_tool_is_listed_and_called(harbour: Harbour, near: Era, far: Era, over: str) -> None:
     async with through(harbour, near, far, over=over) as client:
         tools = {tool.name: tool for tool in await client.list_tools_all()}
@@ -35,7 +35,7 @@ async def test_a_tool_is_listed_and_called(harbour: Harbour, near: Era, far: Era
         assert (client.server_info and client.server_info.name, client.instructions) == ("harbour", "Moor first.")
 
 
-@both_ways
+@every_way
 async def test_a_question_in_the_middle_reaches_the_caller_and_its_answer_the_target(
     harbour: Harbour, near: Era, far: Era, over: str
 ) -> None:
@@ -45,7 +45,7 @@ async def test_a_question_in_the_middle_reaches_the_caller_and_its_answer_the_ta
     assert harbour.finished == 1
 
 
-@both_ways
+@every_way
 async def test_sampling_and_roots_are_asked_of_the_caller(harbour: Harbour, near: Era, far: Era, over: str) -> None:
     options: dict[str, Any] = {"on_sample": lambda ask: "reef", "roots": ["file:///hold"]}
     async with through(harbour, near, far, over=over, **options) as client:
@@ -54,7 +54,7 @@ async def test_sampling_and_roots_are_asked_of_the_caller(harbour: Harbour, near
         assert "file:///hold" in text
 
 
-@both_ways
+@every_way
 async def test_a_caller_that_cannot_be_asked_gets_an_error_and_not_silence(
     harbour: Harbour, near: Era, far: Era, over: str
 ) -> None:
@@ -68,7 +68,7 @@ async def test_a_caller_that_cannot_be_asked_gets_an_error_and_not_silence(
     assert harbour.finished == 0
 
 
-@both_ways
+@every_way
 async def test_progress_and_log_messages_come_back_with_the_callers_own_token(
     harbour: Harbour, near: Era, far: Era, over: str
 ) -> None:
@@ -81,7 +81,7 @@ async def test_progress_and_log_messages_come_back_with_the_callers_own_token(
         assert (logs[0].level, logs[0].data, logs[0].logger) == ("warning", {"wind": 9}, "mast")
 
 
-@both_ways
+@every_way
 async def test_cancelling_a_call_cancels_it_at_the_target(harbour: Harbour, near: Era, far: Era, over: str) -> None:
     async with through(harbour, near, far, over=over) as client:
         call = asyncio.ensure_future(client.call_tool("hold"))
@@ -99,7 +99,7 @@ async def test_a_call_that_is_cancelled_while_it_asks_leaves_no_question_behind(
         asked.set()
         await asyncio.Event().wait()
 
-    async with through(harbour, near, far, over="http", on_elicit=ponder) as client:
+    async with through(harbour, near, far, over="warm", on_elicit=ponder) as client:
         for _ in range(3):
             asked.clear()
             call = asyncio.ensure_future(client.call_tool("greet"))
@@ -110,8 +110,9 @@ async def test_a_call_that_is_cancelled_while_it_asks_leaves_no_question_behind(
         assert (await soon(client.call_tool("add", {"a": 1, "b": 2}))).data == 3
 
 
-async def test_errors_keep_their_code_and_their_data(harbour: Harbour, near: Era, far: Era) -> None:
-    async with through(harbour, near, far) as client:
+@every_way
+async def test_errors_keep_their_code_and_their_data(harbour: Harbour, near: Era, far: Era, over: str) -> None:
+    async with through(harbour, near, far, over=over) as client:
         failed = await client.call_tool("fail")
         assert (failed.is_error, failed.text) == (True, "the anchor is stuck")
         with pytest.raises(CallError) as refused:
@@ -132,21 +133,23 @@ async def test_a_resource_that_refuses_its_params_says_why_in_its_own_words(
         assert (refused.value.code, refused.value.message, refused.value.data) == (-32602, "too deep", {"most": 40})
 
 
-async def test_arguments_are_validated_where_the_tool_lives(harbour: Harbour, near: Era, far: Era) -> None:
-    async with through(harbour, near, far) as client:
+@every_way
+async def test_arguments_are_validated_where_the_tool_lives(harbour: Harbour, near: Era, far: Era, over: str) -> None:
+    async with through(harbour, near, far, over=over) as client:
         result = await client.call_tool("add", {"a": "x", "b": 2})
         assert result.is_error
         assert "'a'" in result.text
 
 
-async def test_meta_and_trace_context_pass(harbour: Harbour, near: Era, far: Era) -> None:
+@every_way
+async def test_meta_and_trace_context_pass(harbour: Harbour, near: Era, far: Era, over: str) -> None:
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-    async with through(harbour, near, far) as client:
+    async with through(harbour, near, far, over=over) as client:
         result = await client.call_tool("meta", meta={"example.com/key": 7, "traceparent": trace})
         assert result.data == {"vendor": 7, "trace": trace}
 
 
-@both_ways
+@every_way
 async def test_resources_templates_prompts_and_completion_pass(
     harbour: Harbour, near: Era, far: Era, over: str
 ) -> None:
@@ -175,7 +178,7 @@ async def test_a_resource_that_is_listed_nowhere_is_read(harbour: Harbour, near:
         assert (await client.read_resource("hold://secret")).text == "below deck"
 
 
-@both_ways
+@every_way
 async def test_changes_of_lists_and_resources_are_heard_through_the_proxy(
     harbour: Harbour, near: Era, far: Era, over: str
 ) -> None:

@@ -31,7 +31,8 @@ from trimaran.host.permissions.policy import Decision
 from trimaran.host.permissions.subjects import Subject
 from trimaran.protocol.inbound import IncomingCall
 from trimaran.protocol.mask import MASK, secrets_in
-from trimaran.proxy.upstream import Upstream
+from trimaran.proxy.results import PromptAnswer
+from trimaran.proxy.upstream import AdmittedCall, Upstream
 from trimaran.server.access import owner_text
 from trimaran.server.context import Context
 from trimaran.server.limits import Limits
@@ -60,6 +61,7 @@ _KINDS: Final = frozenset((
 ))  # fmt: skip
 OTHER_SUBJECTS: Final = ("resources_read", "prompts_get")
 """The tools whose rules are about resources and prompts."""
+_CALL: Final = "tools/call"
 _BY_METHOD: Final = {
     "resources/read": "resources_read",
     "prompts/get": "prompts_get",
@@ -233,23 +235,56 @@ class ServerControl:
     def _subject(self, tool: str, schema: object = None) -> Subject:
         return Subject.tool(self.name, tool, schema=schema, safe=self._safe)
 
-    async def call(self, upstream: Upstream, ctx: Context, method: str, params: dict[str, Any], name: str) -> Any:
+    def _act(self, tool: str) -> Subject:
+        return self._tools.get(tool) or self._subject(tool)
+
+    def admits_at_once(self, call: IncomingCall, name: str) -> bool:
+        """May a tool be called, and is there nothing to write down, to count or to read before?"""
+        controls, access, act = self.controls, self.controls.access, self._act(name)
+        if controls.audit is not None or controls.telemetry is not None or controls.limits_of(act):
+            return False
+        if access.rules and access.needs_arguments(call.principal, act):
+            return False
+        return access.decide(call.principal, act).is_allowed
+
+    def note_prompt_answer(self, call: IncomingCall, name: str, answer: PromptAnswer, began: float) -> bool:
+        """Take note of a call that was admitted at once. False if its answer is too large, or holds a secret."""
+        size, most = len(answer.result), self._output.bytes
+        if (most is not None and size > most) or any(secret in answer.result for secret in self._secrets):
+            return False
+        self.active -= 1
+        status: Status = "tool_error" if answer.is_error else "ok"
+        self._note(self._act(name), caller_name(call.principal), _CALL, status, "", time.perf_counter() - began, size)
+        return True
+
+    async def call(
+        self,
+        upstream: Upstream,
+        ctx: Context,
+        method: str,
+        params: dict[str, Any],
+        name: str,
+        admitted: AdmittedCall | None = None,
+    ) -> Any:
         other = _BY_METHOD.get(method)
-        act = self._others[other] if other is not None else self._tools.get(name) or self._subject(name)
+        act = self._others[other] if other is not None else self._act(name)
         principal = ctx.call.principal
-        started = time.perf_counter()
+        started = time.perf_counter() if admitted is None else admitted.began
         status: Status = "error"
         kind = ""
         size: int | None = None
-        self.active += 1
+        self.active += admitted is None
         try:
-            limits = self._admit(act, ctx, method, params)
-            if limits and not await self.controls.goes_on(ctx):
-                await self._count(limits, act, ctx)
-            if self.logins is not None and upstream.is_personal and not await self.logins.ensure(ctx):
-                status = "input_required"
-                return None
-            result = self._redact(await self._send(upstream, ctx, method, params, name))
+            if admitted is None:
+                limits = self._admit(act, ctx, method, params)
+                if limits and not await self.controls.goes_on(ctx):
+                    await self._count(limits, act, ctx)
+                if self.logins is not None and upstream.is_personal and not await self.logins.ensure(ctx):
+                    status = "input_required"
+                    return None
+                result = self._redact(await self._send(upstream, ctx, method, params, name))
+            else:
+                result = self._redact(await admitted.answer)
             size = memoryview(result).nbytes if isinstance(result, Raw) else None
             status, result = self._judge(result, method, name, size)
             return result

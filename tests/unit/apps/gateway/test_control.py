@@ -11,9 +11,10 @@ from tests.support.until import until
 
 from trimaran import Server, connect
 from trimaran.apps.gateway.metrics import Metrics
-from trimaran.errors import CallError, ConfigError, ProtocolError, Unauthorized
+from trimaran.errors import CallError, ConfigError, ProtocolError, ToolError, Unauthorized
 from trimaran.host.permissions.subjects import Subject
 from trimaran.serve import HttpServer
+from trimaran.transports.relayed_request import RelayedRequest
 
 from .conftest import child, gateway_of, remote
 
@@ -303,3 +304,55 @@ async def test_a_server_that_renames_its_tools_over_and_over_leaves_nothing_of_t
         known = [thing.name for thing in gc.get_objects() if isinstance(thing, Subject) and "__sell_" in thing.name]
         assert sorted(known) == [f"mcp__chandler__sell_9_{place}" for place in range(10)]
         assert (await client.call_tool("chandler_sell_9_3", {})).data == "sold"
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_calls_on_shortcuts_are_counted_and_shown_as_all_others_are(
+    era: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answered: list[bytes] = []
+    receive = RelayedRequest.receive
+
+    def note(self: RelayedRequest, result: bytes) -> None:
+        answered.append(result)
+        receive(self, result)
+
+    monkeypatch.setattr(RelayedRequest, "receive", note)
+    target = Server("boats", version="1")
+
+    @target.tool
+    async def sail(boat: str) -> str:
+        if boat == "Titanic":
+            raise ToolError("sunk")
+        return f"{boat} sails"
+
+    async with HttpServer(target, port=0) as place, gateway_of(remote("boats", place.url)) as gateway:
+        control = gateway.served["boats"].control
+        async with connect(gateway.url, era=era) as client:
+            for boat in ("Ida", "Ida", "Ada", "Ada", "Titanic", "Ida"):
+                await client.call_tool("boats_sail", {"boat": boat})
+        assert answered
+        assert control.active == 0
+        statuses = [call.status for call in control.controls.recent]
+        assert (statuses.count("ok"), statuses.count("tool_error")) == (5, 1)
+        assert control.controls.metrics is not None
+        counts = {key[2]: series.count for key, series in control.controls.metrics.calls.items()}
+        assert counts == {"ok": 5, "tool_error": 1}
+
+
+async def test_secrets_and_limits_of_results_hold_on_shortcuts() -> None:
+    target = Server("boats", version="1")
+
+    @target.tool
+    async def say(text: str) -> str:
+        return text
+
+    more = 'output_limit = 200\n[server.boats.headers]\nX-Key = "hush-hush-hush"\n'
+    async with HttpServer(target, port=0) as place, gateway_of(remote("boats", place.url) + more) as gateway:
+        async with connect(gateway.url) as client:
+            for _ in range(3):
+                await client.call_tool("boats_say", {"text": "ahoy"})
+            assert "hush" not in (await client.call_tool("boats_say", {"text": "hush-hush-hush"})).text
+            longer = await client.call_tool("boats_say", {"text": "x" * 1000})
+            assert len(longer.text) < 900
+        assert gateway.served["boats"].control.active == 0
