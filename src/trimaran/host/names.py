@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+import itertools
 import re
 import unicodedata
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -66,6 +67,8 @@ _LOOKS_DIGESTED: Final = re.compile(rf"_[0-9a-f]{{{_DIGEST},}}$")
 # Names of tools that are gone, remembered so that no other tool takes them. A server that renames its tools all the time
 # would otherwise fill the memory.
 _MOST_REMEMBERED: Final = 10_000
+# Of these names together: real ones have some dozens each, and a server may have called a tool by a name of megabytes.
+_MOST_CHARACTERS: Final = 4_000_000
 
 Reason: TypeAlias = Literal["no_separator", "unknown_server", "unknown_tool"]
 
@@ -224,6 +227,19 @@ def _listed(servers: Iterable[str]) -> str:
     return f"the servers are {', '.join(names[:10])}{more}" if names else "there are no servers"
 
 
+def _newest(before: Mapping[str, Address], now: Mapping[Address, str]) -> dict[str, Address]:
+    """The owners of names before and now, as far back as there is room."""
+    owners = {**before, **{name: address for address, name in now.items()}}
+    newest: list[tuple[str, Address]] = []
+    room = _MOST_CHARACTERS
+    for name in itertools.islice(reversed(owners), _MOST_REMEMBERED):
+        size = len(name) + len(owners[name].tool)
+        if size <= room:
+            room -= size
+            newest.append((name, owners[name]))
+    return dict(reversed(newest))
+
+
 @final
 class Names:
     """The names of every server's tools, both ways.
@@ -275,10 +291,8 @@ class Names:
         successor = object.__new__(type(self))
         successor._separator = self._separator
         successor._length = self._length
-        remembered = {**self._remembered, **{name: address for address, name in self._provider.items()}}
-        successor._remembered = dict(list(remembered.items())[-_MOST_REMEMBERED:])
-        spoken = {**self._spoken, **{name: address for address, name in self._catalog.items()}}
-        successor._spoken = {} if self._separator is None else dict(list(spoken.items())[-_MOST_REMEMBERED:])
+        successor._remembered = _newest(self._remembered, self._provider)
+        successor._spoken = {} if self._separator is None else _newest(self._spoken, self._catalog)
         successor._safe = self._safe
         successor._assign(tools, safe)
         return successor

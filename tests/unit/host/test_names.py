@@ -414,3 +414,13 @@ def test_a_catalog_that_cannot_be_named_is_refused() -> None:
 def test_memory_of_names_is_bounded() -> None:
     names = Names({"s": [f"t{n}" for n in range(12_000)]}).renewed({"s": []})
     assert len(names._remembered) == 10_000
+
+
+@pytest.mark.parametrize("separator", [None, ":"])
+def test_memory_of_names_is_bounded_whatever_their_length(separator: str | None) -> None:
+    names = Names({"s": []}, separator=separator)
+    for number in range(30):
+        names = names.renewed({"s": [f"{number}{'t' * 1_000_000}"]})
+    remembered = [*names._remembered.items(), *names._spoken.items()]
+    assert sum(len(name) + len(address.tool) for name, address in remembered) < 10_000_000
+    assert names.provider("s", f"29{'t' * 1_000_000}").startswith("mcp__s__" if separator is None else "s__")
