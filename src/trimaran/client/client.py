@@ -4,47 +4,35 @@
         result = await client.call_tool("add", {"a": 1, "b": 2})
         print(result.data)
 
-This is the facade: it knows the methods, the shapes of their results and which of them may be cached. `connection.py` sends
-requests and handles failures; `negotiation.py` and the dialects know the revisions.
+This is the facade: it knows the methods and the shapes of their results. `lists.py` reads lists and keeps them,
+`tool_calling.py` calls tools, `connection.py` sends requests and handles failures; `negotiation.py` and the dialects know the
+revisions.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import TracebackType, UnionType
-from typing import Any, Final, Literal, Self, TypeAlias, TypeVar, Unpack, cast, final
+from typing import Any, Final, Literal, Self, TypeAlias, Unpack, cast, final
 
 import msgspec
 from msgspec import Raw
 
-from trimaran.durations import check_seconds
 from trimaran.errors import (
-    CODE_INVALID_PARAMS,
     CODE_INVALID_REQUEST,
-    CallError,
-    Closed,
     ConfigError,
     Error,
-    HeaderMismatch,
     LocalProtocolError,
-    ProtocolError,
     RemoteProtocolError,
-    TimedOut,
-    TooManyPages,
-    Unsupported,
-    UrlElicitationRequired,
 )
 from trimaran.option_names import check_options
-from trimaran.paging import MAX_PAGES, walk_pages
-from trimaran.protocol.headers import ParamHeaders
+from trimaran.paging import MAX_PAGES
 from trimaran.protocol.inbound import RequestId
 from trimaran.protocol.meta import LOG_LEVELS
 from trimaran.protocol.methods import METHODS
-from trimaran.protocol.versions import V2025_03, V2025_11
 from trimaran.types import (
     Completion,
     Implementation,
@@ -58,9 +46,11 @@ from trimaran.types import (
 )
 
 from .cache import Cache
+from .capability_check import check_offered
 from .connection import Connection, Unset
+from .lists import KEEP_BYTES, Lists, page_params
 from .option_types import CallOptions, ListenOptions, LogLevel, OnProgress, Roots, TaskOptions
-from .options import MAX_TIMEOUT, ClientState
+from .options import ClientState
 from .results import (
     D,
     Page,
@@ -68,30 +58,21 @@ from .results import (
     ResourceResult,
     ToolResult,
     read_completion,
-    read_page,
     read_prompt,
     read_resource,
     read_tool,
 )
 from .subscriptions import ChangeStream, Subscription, SubscriptionHub
 from .tasks import TASKS, TaskClient, TaskHandle, read_begun
+from .tool_calling import Timeout, ToolCalling
 from .tool_calls import KnownTool, KnownTools
 
 log: logging.Logger = logging.getLogger("trimaran.client")
-
-Timeout = float | None | type[Unset]
 
 _CALL_OPTIONS: Final = CallOptions.__annotations__.keys()
 _TASK_OPTIONS: Final = TaskOptions.__annotations__.keys()
 _LISTEN_OPTIONS: Final = ListenOptions.__annotations__.keys()
 _MAX_PAGES: Final = MAX_PAGES
-_LIST_BYTES: Final = 64 * 1024 * 1024  # of all pages of a list, on the wire
-_KEEP_BYTES: Final = 1024 * 1024  # of one result in the cache
-_PASSING: Final = frozenset({429, 502, 503, 504})
-_LOOKUPS: Final = 3  # readings of a list that keeps changing
-_LOOKUP_PAGES: Final = 50  # to find one tool's definition before it is called
-_NO_PARAMS: Final[Mapping[str, Any]] = {}
-_T = TypeVar("_T")
 Recipe: TypeAlias = tuple[Any, Mapping[str, Any]]
 """The target and the options that `connect` was given."""
 
@@ -115,7 +96,8 @@ class Client:
         self._cache = Cache(time.monotonic)
         self._watch = SubscriptionHub(connection)
         self._level: str | None = None
-        self._looking: asyncio.Task[dict[str, KnownTool]] | None = None
+        self._lists = Lists(connection, self._cache, self._tools)
+        self._calling = ToolCalling(connection, self._lists, self._tools, self._cache)
         connection.on_notice = self._hear
         connection.on_gap = self._watch.gap
         connection.on_ready = self._began
@@ -201,7 +183,7 @@ class Client:
 
     async def list_tools(self, cursor: str | None = None, *, fresh: bool = False) -> Page[Tool]:
         """One page of the server's tools. `fresh`: do not answer from the cache."""
-        return await self._list("tools/list", cursor, fresh)
+        return await self._lists.page("tools/list", cursor, fresh)
 
     async def list_tools_all(self, *, max_pages: int = _MAX_PAGES, fresh: bool = False) -> list[Tool]:
         """All of the server's tools.
@@ -209,7 +191,7 @@ class Client:
         Raises:
             TooManyPages: the list goes on for more than `max_pages`.
         """
-        return await self._list_all(self.list_tools, "tools/list", max_pages, fresh)
+        return await self._lists.all("tools/list", max_pages, fresh)
 
     async def call_tool(
         self,
@@ -243,7 +225,7 @@ class Client:
         timeout: Timeout = options.get("timeout", Unset)
         max_timeout = options.get("max_timeout")
         finish = partial(self._finished, name, into, options.get("raise_on_error"))
-        raw, tool = await self._call_tool(
+        raw, tool = await self._calling.call(
             name,
             arguments,
             options.get("meta"),
@@ -282,7 +264,7 @@ class Client:
         ttl = options.get("ttl")
         wish = {} if ttl is None else {"ttl": round(ttl * 1000)}
         finish = partial(self._finished, name, into, options.get("raise_on_error"))
-        raw, tool = await self._call_tool(
+        raw, tool = await self._calling.call(
             name,
             arguments,
             options.get("meta"),
@@ -318,56 +300,6 @@ class Client:
         """The task a call was answered with; None if it was answered with its result."""
         return read_begun(raw, modern=self.era == "modern")
 
-    async def _call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None,
-        meta: Mapping[str, Json] | None,
-        *,
-        idempotent: bool | None,
-        timeout: Timeout,
-        max_timeout: float | None = None,
-        on_progress: OnProgress | None = None,
-        extension: str | None = None,
-        wish: dict[str, int] | None = None,
-    ) -> tuple[Raw, KnownTool | None]:
-        self._require("tools/call")
-        tool = self._tools.get(name)
-        if tool is None and not self._tools.is_complete:
-            tool, timeout = await self._look_up(name, timeout)
-        params: dict[str, Any] = {"name": name}
-        if wish is not None and self._may_request_task(tool):
-            params["task"] = wish
-        if arguments is not None:
-            params["arguments"] = arguments
-        if meta:
-            params["_meta"] = meta
-        repeatable = idempotent if idempotent is not None else tool is not None and tool.is_repeatable
-        for attempt in (1, 2):
-            try:
-                raw, _ = await self._connection.call(
-                    "tools/call",
-                    params,
-                    name=name,
-                    headers=None if tool is None or tool.headers is None else _mirrored(tool.headers, arguments),
-                    timeout=timeout,
-                    max_timeout=max_timeout,
-                    on_progress=on_progress,
-                    repeatable=repeatable,
-                    extension=extension,
-                )
-                return raw, tool
-            except (HeaderMismatch, UrlElicitationRequired) as refusal:
-                if attempt == 2:
-                    raise
-                tool, timeout = await self._recover(refusal, name, tool, timeout)
-        raise AssertionError("unreachable")
-
-    def _may_request_task(self, tool: KnownTool | None) -> bool:
-        """True if the client may ask for a task: only on 2025-11-25. On later revisions the server decides."""
-        has_tasks = self.version == V2025_11 and "tasks" in self.server_capabilities
-        return has_tasks and (tool is None or tool.may_be_task)
-
     def _finished(
         self, name: str, into: Any, raise_on_error: bool | None, tool: KnownTool | None, raw: Raw
     ) -> ToolResult[Any]:
@@ -380,107 +312,27 @@ class Client:
             result.convert_into(into, name)
         return result
 
-    async def _recover(
-        self, refusal: HeaderMismatch | UrlElicitationRequired, name: str, tool: KnownTool | None, timeout: Timeout
-    ) -> tuple[KnownTool | None, Timeout]:
-        """Remove the reason of a refusal, so that the call can be sent once more; raise the refusal if that is impossible."""
-        if isinstance(refusal, HeaderMismatch):
-            # REQ headers.relist: the schema the headers were made from may be stale.
-            self._forget_tools()
-            return await self._look_up(name, timeout)
-        if not await self._ask_to_visit(refusal):
-            raise refusal
-        return tool, timeout
-
-    async def _ask_to_visit(self, refusal: UrlElicitationRequired) -> bool:
-        """Ask a person to visit the URLs a call waits for (-32042); True if all were accepted."""
-        if self._connection.asks.on_elicit is None or not refusal.elicitations:
-            return False
-        for params in refusal.elicitations:
-            if not isinstance(params, dict):
-                return False
-            answer = await self._connection.ask("elicitation/create", {**params, "mode": "url"})
-            if answer.action != "accept":
-                return False
-        return True
-
-    async def _look_up(self, name: str, timeout: Timeout) -> tuple[KnownTool | None, Timeout]:
-        """A tool's definition from the server's list, and the time that is left for the call.
-
-        All who need the list at once share one reading of it. None: it is not there, or the list cannot be obtained.
-        """
-        seconds = cast("float | None", self._options.timeout if timeout is Unset else timeout)
-        check_seconds("timeout", seconds)  # before what is left of it looks like nothing of the kind
-        started = time.monotonic()
-        if self._looking is None or self._looking.done():
-            self._looking = self._connection.spawn(self._learn_tools())
-            self._looking.add_done_callback(lambda task: task.cancelled() or task.exception())
-        try:
-            async with asyncio.timeout(seconds):
-                tools = await asyncio.shield(self._looking)
-        except TimeoutError:
-            raise TimedOut(
-                f"the tools could not be listed within {seconds or 0:g} s, before {name} was called"
-            ) from None
-        except asyncio.CancelledError:
-            if self._connection.is_closing:
-                raise Closed("the client was closed") from None
-            raise
-        left = None if seconds is None else max(seconds - (time.monotonic() - started), 0.001)
-        return tools.get(name), left
-
-    async def _learn_tools(self) -> dict[str, KnownTool]:
-        """Read the list; what it says. A change that is heard meanwhile makes the next call read it again, not this one."""
-        is_whole = False
-        for _ in range(_LOOKUPS):
-            began = self._tools.generation
-            is_whole = await self._read_tools()
-            if self._tools.generation == began:
-                self._tools.is_complete = is_whole
-                break
-        return self._tools.now(is_whole=is_whole)
-
-    async def _read_tools(self) -> bool:
-        """Take note of every page; False if the list cannot be obtained at the moment."""
-        cursor: str | None = None
-        seen: set[str] = set()
-        try:
-            for _ in range(_LOOKUP_PAGES):
-                cursor = (await self._fetch("tools/list", cursor, is_internal=True)).next_cursor
-                if cursor is None or cursor in seen:
-                    break
-                seen.add(cursor)
-        except ProtocolError as error:
-            log.warning("the tools cannot be listed, so they are called without their schemas: %s", error)
-            # A server that refuses for a moment is asked again with the next call; one that has no such list is not.
-            return error.status not in _PASSING
-        return True
-
-    def _forget_tools(self) -> None:
-        self._tools.forget()
-        self._cache.drop("tools/list")
-
     # --- resources, prompts, completion ------------------------------------------------------------------------------
 
     async def list_resources(self, cursor: str | None = None, *, fresh: bool = False) -> Page[Resource]:
         """One page of the server's resources."""
-        return await self._list("resources/list", cursor, fresh)
+        return await self._lists.page("resources/list", cursor, fresh)
 
     async def list_resources_all(self, *, max_pages: int = _MAX_PAGES, fresh: bool = False) -> list[Resource]:
         """All of the server's resources."""
-        return await self._list_all(self.list_resources, "resources/list", max_pages, fresh)
+        return await self._lists.all("resources/list", max_pages, fresh)
 
     async def list_resource_templates(
         self, cursor: str | None = None, *, fresh: bool = False
     ) -> Page[ResourceTemplate]:
         """One page of the server's resource templates."""
-        return await self._list("resources/templates/list", cursor, fresh)
+        return await self._lists.page("resources/templates/list", cursor, fresh)
 
     async def list_resource_templates_all(
         self, *, max_pages: int = _MAX_PAGES, fresh: bool = False
     ) -> list[ResourceTemplate]:
         """All of the server's resource templates."""
-        return await self._list_all(self.list_resource_templates, "resources/templates/list", max_pages, fresh)
+        return await self._lists.all("resources/templates/list", max_pages, fresh)
 
     async def read_resource(
         self, uri: str, *, timeout: Timeout = Unset, fresh: bool = False, meta: Mapping[str, Json] | None = None
@@ -490,7 +342,7 @@ class Client:
         Raises:
             CallError: there is none with this URI (-32602, or -32002 from an older server), or it cannot be read.
         """
-        self._require("resources/read")
+        check_offered(self._connection, "resources/read")
         params: dict[str, Any] = {"uri": uri}
         if meta:
             params["_meta"] = meta
@@ -500,7 +352,7 @@ class Client:
         generation = self._cache.generation
         raw, asked_for_input = await self._connection.call("resources/read", params, name=uri, timeout=timeout)
         result = read_resource(raw)
-        if not asked_for_input and self._options.cache and self.era == "modern" and len(bytes(raw)) <= _KEEP_BYTES:
+        if not asked_for_input and self._options.cache and self.era == "modern" and len(bytes(raw)) <= KEEP_BYTES:
             ttl: Any = _decode_any(raw).get("ttlMs")
             ttl_ms = ttl if isinstance(ttl, int) else None
             self._cache.put(
@@ -510,11 +362,11 @@ class Client:
 
     async def list_prompts(self, cursor: str | None = None, *, fresh: bool = False) -> Page[Prompt]:
         """One page of the server's prompts."""
-        return await self._list("prompts/list", cursor, fresh)
+        return await self._lists.page("prompts/list", cursor, fresh)
 
     async def list_prompts_all(self, *, max_pages: int = _MAX_PAGES, fresh: bool = False) -> list[Prompt]:
         """All of the server's prompts."""
-        return await self._list_all(self.list_prompts, "prompts/list", max_pages, fresh)
+        return await self._lists.all("prompts/list", max_pages, fresh)
 
     async def get_prompt(
         self,
@@ -525,7 +377,7 @@ class Client:
         meta: Mapping[str, Json] | None = None,
     ) -> PromptResult:
         """Have a prompt filled in."""
-        self._require("prompts/get")
+        check_offered(self._connection, "prompts/get")
         params: dict[str, Any] = {"name": name}
         if arguments is not None:
             params["arguments"] = arguments
@@ -544,7 +396,7 @@ class Client:
         timeout: Timeout = Unset,
     ) -> Completion:
         """Suggest values for an argument of a prompt (by name) or of a resource template (by its URI template)."""
-        self._require("completion/complete")
+        check_offered(self._connection, "completion/complete")
         if isinstance(ref, str):
             is_template = "{" in ref or "://" in ref
             ref = ResourceReference(uri=ref) if is_template else PromptReference(name=ref)
@@ -596,7 +448,7 @@ class Client:
             raise LocalProtocolError.invalid_params(
                 f"{level!r} is not a log level; the levels are {', '.join(LOG_LEVELS)}"
             )
-        self._require("logging/setLevel")
+        check_offered(self._connection, "logging/setLevel")
         self._level = level
         self._connection.log_level = level
         if self.era == "legacy":
@@ -657,7 +509,7 @@ class Client:
 
     async def list_tasks(self, cursor: str | None = None) -> dict[str, Json]:
         """One page of a 2025-11-25 server's tasks."""
-        return await self.request("tasks/list", _page_params(cursor), idempotent=True)
+        return await self.request("tasks/list", page_params(cursor), idempotent=True)
 
     async def get_task(self, task_id: str) -> dict[str, Json]:
         """The state of a task."""
@@ -672,90 +524,6 @@ class Client:
         return await self.request("tasks/result", {"taskId": task_id}, timeout=timeout, idempotent=True)
 
     # --- inside ------------------------------------------------------------------------------------------------------
-
-    def _require(self, method: str) -> None:
-        """Raise Unsupported for a method that the server did not advertise (R192)."""
-        self._connection.require_open()
-        row = METHODS[method]
-        capability = row.capability
-        conversation = self._connection.conversation
-        if capability is None or capability in conversation.welcome.capabilities:
-            return
-        if not isinstance(conversation.welcome.raw.get("capabilities"), dict):
-            return  # it did not say what it offers: it may be asked
-        if capability == "completions" and conversation.welcome.version < V2025_03:
-            return  # the revision has completion, but no word for it
-        raise Unsupported(
-            f"the server does not offer {capability}, so it does not answer {method}; "
-            f"it offers {', '.join(sorted(conversation.welcome.capabilities)) or 'nothing'}",
-            method=method,
-        )
-
-    async def _list(self, method: str, cursor: str | None, fresh: bool) -> Page[Any]:
-        self._require(method)
-        params = _page_params(cursor)
-        if not fresh:
-            cached = self._cache.get(method, params)
-            if cached is not None:
-                return cached.copy()  # the caller's own: what it does to it concerns nobody else
-        try:
-            return await self._fetch(method, cursor)
-        except CallError as error:
-            if cursor is not None and error.code == CODE_INVALID_PARAMS:
-                self._cache.drop(method)  # the pages this cursor came from belong to a list that is gone
-            raise
-
-    async def _fetch(self, method: str, cursor: str | None, *, is_internal: bool = False) -> Page[Any]:
-        """One page from the server, taken note of unless the list changed while it was on its way."""
-        cache_generation, tools_generation = self._cache.generation, self._tools.generation
-        params = _page_params(cursor)
-        raw, _ = await self._connection.call(method, params, is_internal=is_internal)
-        page = read_page(method, raw)
-        size = page._size  # pyright: ignore[reportPrivateUsage]
-        if method == "tools/list":
-            is_current = self._tools.generation == tools_generation
-            page[:] = self._tools.learn(page, over_http=self._mirrors, legacy=self.era == "legacy", size=size)
-            if is_current and cursor is None and page.next_cursor is None:
-                self._tools.is_complete = True
-        if self._options.cache and 0 < size <= _KEEP_BYTES:
-            self._cache.put(method, params, page.ttl_ms, page.copy(), generation=cache_generation, size=size)
-        return page
-
-    @property
-    def _mirrors(self) -> bool:
-        """True if annotated arguments also travel in headers."""
-        conversation = self._connection.conversation
-        return conversation.link.is_http and conversation.dialect.era == "modern"
-
-    async def _list_all(
-        self, fetch: Callable[..., Awaitable[Page[_T]]], method: str, max_pages: int, fresh: bool
-    ) -> list[_T]:
-        options = self._options
-        # Each page is a call with a deadline of its own; a server that has pages without end has as many deadlines.
-        seconds = options.max_timeout or (options.timeout and max(MAX_TIMEOUT, options.timeout))
-        items: list[_T] = []
-        size = 0
-
-        async def next_page(cursor: str | None) -> Page[_T]:
-            nonlocal size
-            page = await fetch(cursor, fresh=fresh)
-            size += page._size  # pyright: ignore[reportPrivateUsage]
-            if size > _LIST_BYTES:
-                raise TooManyPages(f"{method} has more than {_LIST_BYTES} bytes; read it page by page")
-            return page
-
-        try:
-            async with asyncio.timeout(seconds):
-                async for item in walk_pages(next_page, max_pages=max_pages, what=method):
-                    items.append(item)  # noqa: PERF401 - so that an error can say how far it came
-        except TimeoutError:
-            raise TimedOut(
-                f"{method} has not come to its end within {seconds:g} s, after {len(items)} entries; "
-                "read it page by page, or allow more with max_timeout"
-            ) from None
-        if method == "tools/list":
-            self._tools.is_complete = True
-        return items
 
     def _hear(self, method: str, params: dict[str, Any]) -> None:
         if method == "notifications/tools/list_changed":
@@ -775,16 +543,3 @@ class Client:
             except Error as error:
                 log.warning("the log level could not be set again after reconnecting: %s", error)
         await self._watch.restore()
-
-
-def _page_params(cursor: str | None) -> Mapping[str, Any]:
-    return _NO_PARAMS if cursor is None else {"cursor": cursor}
-
-
-def _mirrored(headers: ParamHeaders, arguments: Mapping[str, Any] | None) -> dict[str, str]:
-    values: Any = arguments or {}
-    if not isinstance(values, dict):
-        from trimaran.schema.convert import to_jsonable
-
-        values = to_jsonable(values)
-    return dict(headers.mirror(cast("dict[str, Any]", values)))

@@ -246,7 +246,7 @@ async def test_a_list_of_slow_pages_comes_to_an_end(dock: Dock, era: str) -> Non
 
 
 async def test_a_list_is_bounded_by_its_bytes_too(dock: Dock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trimaran.client.client._LIST_BYTES", 100_000)
+    monkeypatch.setattr("trimaran.client.lists._LIST_BYTES", 100_000)
     async with dock.open("json", "modern", lists="endless", timeout=20.0) as (client, _):
         error = await failure_of(client.list_tools_all(), 30)
         assert isinstance(error, TooManyPages), repr(error)

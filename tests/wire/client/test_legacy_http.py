@@ -338,14 +338,14 @@ async def test_a_change_heard_while_the_list_is_read_does_not_spoil_the_call_tha
     site.on("tools/list", result({"tools": [{**tool("t"), "outputSchema": wrapped}]}))
     site.on("tools/call", result({"content": [], "structuredContent": {"result": 12}}))
     async with connect(site.url) as client:
-        learn = client._learn_tools
+        learn = client._calling._learn_tools
 
         async def disturbed() -> Any:
             found = await learn()
-            client._forget_tools()
+            client._tools.forget()
             return found
 
-        client._learn_tools = disturbed
+        client._calling._learn_tools = disturbed
         assert (await client.call_tool("t")).data == 12
 
 
@@ -775,7 +775,7 @@ async def test_a_list_that_is_refused_for_a_moment_does_not_make_a_tool_unknown(
     site.on("tools/call", result({"content": [], "structuredContent": {"result": 12}}))
     async with connect(site.url) as client:
         assert (await client.call_tool("t")).data == 12
-        client._forget_tools()
+        client._tools.forget()
         assert (await client.call_tool("t")).data == 12, "the list was refused"
         assert (await client.call_tool("t")).data == 12
         assert (await client.call_tool("t")).data == 12
