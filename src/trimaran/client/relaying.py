@@ -25,6 +25,7 @@ from .pending_call import PendingCall, Progress
 
 if TYPE_CHECKING:
     from .client import Client
+    from .options import ClientState
     from .peer_session import PeerSession
 
 _decode = msgspec.json.Decoder().decode
@@ -112,17 +113,21 @@ def unclear_question(method: str) -> ProtocolError:
     )
 
 
-def posting_session(client: Client) -> PeerSession | None:
-    """The session on which a request of somebody else can be sent at once; None if there is none at the moment."""
-    connection = client._connection  # pyright: ignore[reportPrivateUsage] - a seam for proxies
-    return connection.live_session if connection.state == "ready" else None
+class PostingConnection(Protocol):
+    """A connection, for whoever sends requests of somebody else at once."""
+
+    is_relaying: bool
+    """To be set before the first one."""
+
+    @property
+    def state(self) -> ClientState: ...
+    @property
+    def live_session(self) -> PeerSession | None: ...
+    def next_id(self) -> int: ...
 
 
-def next_id(client: Client) -> int:
-    """The id of a request that is sent for somebody else."""
-    connection = client._connection  # pyright: ignore[reportPrivateUsage] - a seam for proxies
-    connection.is_relaying = True
-    return connection.next_id()
+def connection_of(client: Client) -> PostingConnection:
+    return client._connection  # pyright: ignore[reportPrivateUsage] - a seam for proxies
 
 
 def relay_request(

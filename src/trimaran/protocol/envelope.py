@@ -24,7 +24,7 @@ Object = dict[str, Any]
 
 _AT_ROOT: Final = ("$schema", "$defs", "definitions")
 _PLACE: Final = "#/properties/result"
-_NOTE: Final = {"fastmcp": {"wrap_result": True}}
+NOTE: Final = {"fastmcp": {"wrap_result": True}}
 _MAX_DEPTH: Final = 50  # of references and choices within each other; honest schemas have a few. Beyond: not plain
 
 
@@ -125,6 +125,13 @@ def _is_definition(ref: str) -> bool:
     return ref.split("/")[1] in _AT_ROOT
 
 
+def enclose(structure: bytes, envelope: Envelope | None) -> bytes | None:
+    """Encoded structure in its envelope; None if it travels as it is. Without a decision for the tool, the value decides."""
+    if structure[:1] == b"{" and not (envelope and envelope.wraps):
+        return None
+    return b'{"result":%b}' % structure
+
+
 def legacy_result(result: Any, envelope: Envelope | None, encode: Callable[[Any], bytes]) -> Any:
     """A result as these revisions know it. `envelope` is the tool's decision; without one, the value decides.
 
@@ -137,12 +144,13 @@ def legacy_result(result: Any, envelope: Envelope | None, encode: Callable[[Any]
     if structured is UNSET:
         return result
     raw = bytes(structured) if isinstance(structured, Raw) else encode(structured)
-    if raw[:1] == b"{" and not (envelope and envelope.wraps):
+    enclosed = enclose(raw, envelope)
+    if enclosed is None:
         return result
-    content = Raw(b'{"result":' + raw + b"}")
+    content = Raw(enclosed)
     meta: Any = (result.meta if plain is None else plain.get("_meta")) or {}
     if (envelope is None or envelope.is_noted) and not isinstance(meta, Raw):
-        meta = {**_NOTE, **meta}
+        meta = {**NOTE, **meta}
     if plain is not None:
         return {**plain, "structuredContent": content, "_meta": meta}
     return msgspec.structs.replace(result, structured_content=content, meta=meta or None)

@@ -11,6 +11,7 @@ result is a few short texts, though: one decode tells.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -19,7 +20,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from trimaran.depth import MAX_ANSWER_MEMBERS, MAX_CONTAINERS, check_depth
 from trimaran.errors import ProtocolError
-from trimaran.protocol.envelope import Envelope, legacy_result
+from trimaran.protocol.envelope import NOTE, Envelope, enclose
 from trimaran.protocol.meta import PREFIX
 from trimaran.protocol.read_reply import read_frame
 from trimaran.types import CallToolResult, as_object
@@ -93,13 +94,13 @@ class _TextResult(Struct):
     meta: _Object | UnsetType = field(name="_meta", default=UNSET)
 
 
-class _OlderResult(Struct, omit_defaults=True):
-    """As 2025-11-25 has it, its parts as they came."""
+class _RawResult(Struct):
+    """The parts of a sound result, as they came."""
 
     content: Raw
-    structured_content: Raw | UnsetType = field(name="structuredContent", default=UNSET)
+    structured: _Part = field(name="structuredContent", default=UNSET)
     is_error: bool = field(name="isError", default=False)
-    meta: dict[str, Raw] | None = field(name="_meta", default=None)
+    meta: _Part = field(name="_meta", default=UNSET)
 
 
 class _LooseResult(Struct):
@@ -121,7 +122,10 @@ _SHORT: Final = 16 * 1024  # bytes; beyond, decoding costs more than looking
 _MISREAD: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _read_texts: Final = msgspec.json.Decoder(_TextResult).decode
 _read: Final = msgspec.json.Decoder(_Result).decode
-_read_parts: Final = msgspec.json.Decoder(_OlderResult).decode
+_read_raw_parts: Final = msgspec.json.Decoder(_RawResult).decode
+_read_members: Final = msgspec.json.Decoder(dict[str, Raw]).decode
+_KNOWN_BYTES: Final = 2048  # of a `_meta` that is remembered
+_PLAIN: Final = Envelope(wraps=False)
 _read_loosely: Final = msgspec.json.Decoder(_LooseResult).decode
 _read_blocks: Final = msgspec.json.Decoder(list[_Block]).decode
 _read_resource: Final = msgspec.json.Decoder(_Resource).decode
@@ -163,15 +167,7 @@ def for_older(raw: Raw, *, wraps: bool) -> Raw | None:
         return None
     if texts.structured is not UNSET and (wraps or memoryview(texts.structured)[0] != _BRACE):
         return None
-    return Raw(_encode(_older_parts(raw)))
-
-
-def _older_parts(raw: Raw | bytes) -> _OlderResult:
-    """The parts that 2025-11-25 knows of a result that is sound."""
-    result = _read_parts(raw)
-    if result.meta is not None:
-        result.meta = {key: value for key, value in result.meta.items() if not key.startswith(PREFIX)} or None
-    return result
+    return Raw(_write_for_older(bytes(raw), _PLAIN))
 
 
 class PromptAnswer(NamedTuple):
@@ -180,6 +176,35 @@ class PromptAnswer(NamedTuple):
     result: bytes
     """As its caller reads it."""
     is_error: bool
+
+
+def _write_for_older(raw: bytes, envelope: Envelope | None) -> bytes:
+    """A sound result as 2025-11-25 has it, structure in its envelope."""
+    parts = _read_raw_parts(raw)
+    structure = None if parts.structured is UNSET else bytes(parts.structured)
+    enclosed = None if structure is None else enclose(structure, envelope)
+    is_noted = enclosed is not None and (envelope is None or envelope.is_noted)
+    sent = b"{}" if parts.meta is UNSET else bytes(parts.meta)
+    meta = _known_older_meta(sent, is_noted) if len(sent) <= _KNOWN_BYTES else _older_meta(sent, is_noted)
+    return b'{"content":%b%b%b%b}' % (
+        parts.content,
+        b"" if structure is None else b',"structuredContent":%b' % (enclosed or structure),
+        b',"isError":true' if parts.is_error else b"",
+        meta,
+    )
+
+
+def _older_meta(raw: bytes, is_noted: bool) -> bytes:
+    """The member `_meta` of a result for 2025-11-25."""
+    sent = _read_members(raw)
+    members = {
+        **(NOTE if is_noted else {}),
+        **{key: value for key, value in sent.items() if not key.startswith(PREFIX)},
+    }
+    return b',"_meta":%b' % _encode(members) if members else b""
+
+
+_known_older_meta: Final = functools.lru_cache(maxsize=256)(_older_meta)  # servers say the same in all their results
 
 
 def read_prompt_answer(body: bytes, id: int, envelope: Envelope | None, *, is_for_older: bool) -> PromptAnswer | None:
@@ -208,7 +233,7 @@ def read_prompt_answer(body: bytes, id: int, envelope: Envelope | None, *, is_fo
     if texts.type is not UNSET and texts.type != "complete":
         return None
     if is_for_older:
-        raw = _encode(legacy_result(_older_parts(raw), envelope, _encode))
+        raw = _write_for_older(raw, envelope)
     return PromptAnswer(raw, texts.is_error is True)
 
 

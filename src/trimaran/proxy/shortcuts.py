@@ -19,7 +19,7 @@ from msgspec import UNSET, Raw
 from trimaran.client.client import Client
 from trimaran.client.link import PostingLink, SharedHeaders
 from trimaran.client.peer_session import PeerSession
-from trimaran.client.relaying import SentRequest, next_id, posting_session
+from trimaran.client.relaying import PostingConnection, SentRequest, connection_of
 from trimaran.protocol.envelope import Envelope
 from trimaran.protocol.http1_framing import ResponseHead
 from trimaran.protocol.inbound import IncomingCall
@@ -58,35 +58,37 @@ class ToolShortcut:
     def __call__(self, call: IncomingCall, envelope: Envelope | None, receiver: CallReceiver) -> _SentCall | None:
         upstream = self.upstream
         client = upstream.shared_client
-        session = None if client is None else posting_session(client)
-        if session is None or client is None:
+        if client is None:
+            return None
+        connection = connection_of(client)
+        session = connection.live_session
+        if session is None or connection.state != "ready":
             return None
         if session is not self._session:
-            self._prepare(session)
+            self._prepare(connection, session)
         link = self._link
         if link is None or call.peer.version not in _PASSING:
             return None
-        meta = passing_meta(call)
-        if meta is None:
-            return None
-        if upstream.control is not None and not upstream.control.admits_at_once(call, self.name):
+        meta, control = passing_meta(call), upstream.control
+        if meta is None or (control is not None and not control.admits_at_once(call, self.name)):
             return None
         arguments = _NO_ARGUMENTS if call.params.arguments is UNSET else call.params.arguments
-        id = next_id(client)
+        id = connection.next_id()
         message = b'{"jsonrpc":"2.0","id":%d%b%b,"_meta":%b}}' % (id, self._middle, arguments, meta)
         sent = _SentCall(self, call, envelope, receiver, client, session, link, id, message)
         line = link.post_for(sent, message, self._headers)
         if line is None:
             return None
         sent.line = line
-        if upstream.control is not None:
-            upstream.control.active += 1
+        if control is not None:
+            control.active += 1
         return sent
 
-    def _prepare(self, session: PeerSession) -> None:
+    def _prepare(self, connection: PostingConnection, session: PeerSession) -> None:
         """Find what all calls of a session have in common."""
         self._session = session
         self._link = None
+        connection.is_relaying = session.has_served = True
         if session.dialect.version == MODERN and hasattr(session.link, "post_for"):
             self._link = cast("PostingLink", session.link)
             self._headers = cast("SharedHeaders", session.dialect.headers(_METHOD, self.name))
@@ -152,7 +154,6 @@ class _SentCall:
             self._receiver.promote()
             return
         self._link.leave()
-        self._session.has_served = True
         self._receiver.receive(result)
 
     def _read(self, body: bytes) -> bytes | None:

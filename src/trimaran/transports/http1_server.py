@@ -379,11 +379,21 @@ class _Connection(asyncio.Protocol):
         return True
 
     def reply_relayed(self, request: RelayedRequest, headers: Pairs, data: bytes) -> None:
-        responder = _Responder(self, request.head, request.headers)
+        head, server = request.head, self._server
+        if type(headers) is FixedHeaders and head.keep_alive and not (self._ending or self._gone or server.is_ending):
+            # As nearly always: what the responder and `_finished` come to.
+            self.fixed_reply(200, headers, data)
+            self._task = None
+            server.serving -= 1
+            self._since = server.now
+            if self._pending or self._refusal is not None or self._reader.requests or self._reader.is_reading:
+                self._go_on()
+            return
+        responder = _Responder(self, head, request.headers)
         responder.task = request
         if not self._gone:
             responder.reply(200, headers, data)
-        self._finished(request.head, responder)
+        self._finished(head, responder)
 
     def promote(self, request: RelayedRequest) -> Exchange:
         head = request.head

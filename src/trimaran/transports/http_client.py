@@ -174,10 +174,10 @@ class HttpWire:
 
     def post_for(self, receiver: AnswerReceiver, body: bytes, headers: SharedHeaders) -> Line | None:
         """The same for an answer that no task waits for: the connection that it comes on."""
-        pool = self._pool
-        if headers not in self._starts:
+        start, pool = self._starts.get(headers), self._pool
+        if start is None:
             self._prepare(headers)
-        start = self._starts.get(headers)
+            start = self._starts.get(headers)
         return None if start is None or type(pool) is not PlainPool else pool.post_for(receiver, self.url, start, body)
 
     def _prepare(self, headers: SharedHeaders) -> None:

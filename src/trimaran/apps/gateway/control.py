@@ -175,6 +175,10 @@ class Controls:
                     log.warning("limits are counted in this process alone: %s", error)
         return not self._answered.check(digest)
 
+    @property
+    def has_limits(self) -> bool:
+        return bool(self._limits)
+
     def limits_of(self, act: Subject) -> Sequence[_Limit]:
         return [limit for limit in self._limits if limit.fits(act)] if self._limits else ()
 
@@ -186,6 +190,7 @@ class ServerControl:
     def __init__(self, plan: ConnectPlan, safe: str, controls: Controls) -> None:
         self.name: str = plan.name
         self._safe = safe
+        self._prefix = f"mcp__{safe}__"
         self.controls = controls
         self.logins: ServerLogins | None = None
         """Set where callers may have to log in to the server themselves."""
@@ -240,17 +245,22 @@ class ServerControl:
 
     def admits_at_once(self, call: IncomingCall, name: str) -> bool:
         """May a tool be called, and is there nothing to write down, to count or to read before?"""
-        controls, access, act = self.controls, self.controls.access, self._act(name)
-        if controls.audit is not None or controls.telemetry is not None or controls.limits_of(act):
+        controls, access = self.controls, self.controls.access
+        if controls.audit is not None or controls.telemetry is not None:
             return False
-        if access.rules and access.needs_arguments(call.principal, act):
+        if not access.rules and not controls.has_limits:
+            return access.default == "allow"
+        act = self._act(name)
+        if controls.limits_of(act) or access.needs_arguments(call.principal, act):
             return False
         return access.decide(call.principal, act).is_allowed
 
     def note_prompt_answer(self, call: IncomingCall, name: str, answer: PromptAnswer, began: float) -> bool:
         """Take note of a call that was admitted at once. False if its answer is too large, or holds a secret."""
         size, most = len(answer.result), self._output.bytes
-        if (most is not None and size > most) or any(secret in answer.result for secret in self._secrets):
+        if most is not None and size > most:
+            return False
+        if self._secrets and any(secret in answer.result for secret in self._secrets):
             return False
         self.active -= 1
         status: Status = "tool_error" if answer.is_error else "ok"
@@ -399,7 +409,7 @@ class ServerControl:
         metrics, audit = self.controls.metrics, self.controls.audit
         self.controls.recent.append(RecentCall(time.time(), caller, act.name, status, kind, seconds))
         if metrics is not None:
-            metrics.count(self.name, act.own.removeprefix(f"mcp__{self._safe}__"), status, kind, seconds)
+            metrics.count(self.name, act.own.removeprefix(self._prefix), status, kind, seconds)
         if audit is None:
             return
         fields = {"caller": caller, "act": act.name, "server": self.name, "method": method, "status": status}
