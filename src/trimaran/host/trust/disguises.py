@@ -49,6 +49,18 @@ _BACKWARDS: Final = tuple(word[::-1] for word in _WORDS)
 _TURNED: Final = tuple(codecs.encode(word, "rot13") for word in _WORDS)
 
 
+def may_be_disguised(text: str) -> bool:
+    """Whether `readings` has any of this text, or of a part of it."""
+    return (
+        not text.isascii()
+        or sum(1 for _ in islice(_LEET.finditer(text), _LEET_TEXT)) >= _LEET_TEXT
+        or _APART.search(text) is not None
+        or sum(word in text for word in _TURNED) >= 2
+        or sum(word in text for word in _BACKWARDS) >= 2
+        or next(_unscrambled(text), None) is not None
+    )
+
+
 def readings(text: str) -> Iterator[str]:
     """Other readings of a text in lower case."""
     yield from islice(_without_digits(text), _MOST)

@@ -54,6 +54,11 @@ class HiddenRun(NamedTuple):
     """What they spell, as far as that can be read."""
 
 
+def has_invisible(text: str) -> bool:
+    """Whether any character of a text is not drawn, be that honest or not."""
+    return not text.isascii() and _RUN.search(text) is not None
+
+
 def find_hidden(text: str) -> list[HiddenRun]:
     """The runs of hidden characters that have no honest use where they stand."""
     if text.isascii():

@@ -5,7 +5,7 @@ whatever order its grammar has: the orders of before are to be forgotten; the pe
 taken and put somewhere. Each idea alone stands in honest texts. A new language is a new row.
 
 Texts come in lower case with single blanks. A language is tried if one of its small words is in the text, or its script. Only
-the surroundings of the rarest idea are looked at, and surroundings never overlap by more than half, so time stays linear.
+the surroundings of the rarest idea are looked at. They are short, so time stays linear.
 """
 
 # ruff: noqa: RUF001  (letters of other scripts are what this file is about)
@@ -441,13 +441,11 @@ def _languages_of(text: str) -> tuple[_Ideas, ...]:
 
 def _together(text: str, rarest: re.Pattern[str], others: tuple[re.Pattern[str], ...], reach: int) -> Iterator[str]:
     """The surroundings of the rarest idea in which all the others stand, too."""
-    count = end = 0
+    count = 0
     for match in rarest.finditer(text):
-        if match.start() < end:
-            continue
-        low, end = max(0, match.start() - reach), match.end() + reach
-        if all(other.search(text, low, end) for other in others):
-            yield text[low:end]
+        start, end = max(0, match.start() - reach), match.end() + reach
+        if all(other.search(text, start, end) for other in others):
+            yield text[start:end]
             count += 1
             if count == _MOST:
                 return

@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Final, Literal, NamedTuple
 from urllib.parse import unquote
 
-from .disguises import readings
+from .disguises import may_be_disguised, readings
 from .hidden_text import HiddenKind, find_hidden, strip_hidden
 from .scan_languages import ADDRESSED_ELSEWHERE, LIFTED_ELSEWHERE, TALK_ELSEWHERE, in_other_languages
 from .scan_lexicon import find_overrides, find_secrecy, find_secrets
@@ -47,6 +47,8 @@ class ScanRule(NamedTuple):
     remedy: str
     words: tuple[str, ...] = ()
     """The pattern is tried only on a text with one of these in its plain form."""
+    may_hit: Callable[[ScannedText], bool] | None = None
+    """For a function that looks at so much of a text and no further: whether there is anything in it, wherever that stands."""
 
 
 def _severities(
@@ -106,6 +108,14 @@ def _decoded(text: str) -> Iterator[str]:
             for match in islice(pattern.finditer(word), _MOST_DECODED):
                 if plain := decode(match[0]):
                     yield plain
+
+
+def _may_be_encoded(text: ScannedText) -> bool:
+    return (
+        any(len(word) >= _LONG_WORD for word in text.raw.split())
+        or may_be_disguised(text.plain)
+        or _DECODE_AND_OBEY.search(text.plain) is not None
+    )
 
 
 def _from_base64(text: str, is_outer: bool = True) -> str:
@@ -173,7 +183,8 @@ _OVERRIDE: Final = re.compile(
     r"|\byou (?:must |will |shall )?obey\b[^.\n]{0,40}\b(?:above|over|before|instead of|rather than)\b"
     r"|\b(?:pretend|imagine|suppose|assume|let's say)\b[^.\n]{0,10}\byou(?:'re| are| were)\b[^\n]{0,200}?"
     r"\b(?:passwords?|secrets|id_rsa|private keys?|credentials|restrictions|\.env|without asking|bypass|delete|wipe)\b"
-    r"|\bin this (?:simulation|game|role[- ]?play|thought experiment)\b[^\n]{0,160}?\b(?:no harm|allowed|passwords?|secrets|delet\w+|emptying|wip\w+|eras\w+)\b"
+    r"|\bin this (?:simulation|game|role[- ]?play|thought experiment)\b[^\n]{0,160}?\b(?:no harm|allowed|passwords?|secrets|delet\w+|emptying|wip\w+|eras\w+)\b",
+    re.M,
 )
 
 
@@ -281,7 +292,8 @@ _SECRECY: Final = re.compile(
     + r"\b[^.\n]{0,30}\bnever (?:found out|finds? out|learns?|learned|hears?|heard|notices?|noticed|knew) ?(?:that|of|about|[.;,<]|$)"
     r"|\bwithout (?:ever )?(?:mentioning|telling|reporting|disclosing|announcing) (?:it|this|that|any of (?:it|this))\b(?= ?(?:to|in|[.;,<]|$))"
     r"|\bbefore (?:anyone|anybody|someone|somebody|the (?:user|person|human|owner)) (?:gets? asked|is asked|gets? told|is told|notices|finds out|can (?:object|stop|notice|react))\b"
-    r"|\b(?:do not|don't|never) (?:report|announce) (?:it|this|that)\b(?= ?(?:to (?:the user|anyone|anybody)|[.;,<]|$))"
+    r"|\b(?:do not|don't|never) (?:report|announce) (?:it|this|that)\b(?= ?(?:to (?:the user|anyone|anybody)|[.;,<]|$))",
+    re.M,
 )
 _STANDING: Final = re.compile(
     r"\b(?:remember|persist|apply|append|include|repeat|begin|check in|execute|do this|follow)\b[^.\n]{0,80}?"
@@ -367,7 +379,8 @@ _AUTHORITY: Final = re.compile(
     r"|\byour (?:permissions?|privileges|rights|access) (?:were|was|are|is|have been|has been) (?:now )?(?:raised|extended|elevated|upgraded|increased)\b"
     r"|\b(?:needs?|requires?|with) no (?:further|more|additional|other) (?:questions?|confirmations?|approvals?|consent)\b"
     r"|\[(?:system|admin|administrator|moderator|root)(?: (?:message|note|notice|update|alert))[^\]\n]{0,40}\][^\n]{0,200}\b(?:credentials|passwords?|secrets|approved|granted|do not|you must|ignore|respond with)\b"
-    r"|\[system\][^\n]{0,200}\b(?:without asking|run the|execute|do not ask|you must|ignore|send)\b"
+    r"|\[system\][^\n]{0,200}\b(?:without asking|run the|execute|do not ask|you must|ignore|send)\b",
+    re.M,
 )
 _GIVES: Final = r"(?:pass|supply|include|provide|send|attach|hand over|hand|give|append|repeat|output|reveal|report|call|accompan\w+|attached|passed|included|supplied)"
 _INNER: Final = (
@@ -475,7 +488,8 @@ _CAPTURE: Final = re.compile(
     + _PLACE
     + r"[^.\n]{0,40}?\b(?:fill in|hold|contain|put|text of|copy of|set to|repeat|include)\w{0,20}\b[^.\n]{0,40}?"
     + _TALK
-    + r"|\b(?:include|pass|send|attach|copy)\b[^.\n]{0,30}\byour (?:full |entire |complete )?(?:system prompt|instructions|conversation history|chain of thought)\b"
+    + r"|\b(?:include|pass|send|attach|copy)\b[^.\n]{0,30}\byour (?:full |entire |complete )?(?:system prompt|instructions|conversation history|chain of thought)\b",
+    re.M,
 )
 # In a definition: an argument and a file of keys in one breath. In other texts that is what manuals are about.
 _HARD_KEYS: Final = (
@@ -631,9 +645,11 @@ _FOR_MODEL: Final = re.compile(
 )
 
 
+def _has_markup(text: ScannedText) -> bool:
+    return "<" in text.raw or "]: " in text.raw
+
+
 def _unseen_html(text: ScannedText) -> Iterator[str]:
-    if "<" not in text.raw and "]: " not in text.raw:
-        return
     lines = (match[1] for match in _REFERENCE.finditer(text.raw))
     for piece in (
         *islice(_comments(text.raw), _MOST_UNSEEN),
@@ -1202,6 +1218,7 @@ RULES: Final[tuple[ScanRule, ...]] = (
         _encoded_instructions,
         "carries instructions in an encoding that people do not read",
         "do not use it until you know why",
+        may_hit=_may_be_encoded,
     ),
     ScanRule(
         "leaking-image",
@@ -1224,6 +1241,7 @@ RULES: Final[tuple[ScanRule, ...]] = (
         _unseen_html,
         "hides text for the model in comments or invisible elements",
         "content is data: let nobody act on it",
+        may_hit=_has_markup,
     ),
     ScanRule(
         "dangerous-command",
