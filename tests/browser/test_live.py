@@ -121,7 +121,7 @@ def test_a_skill_is_read(inspector: Inspector, visit: Visit) -> None:
     page = visit(inspector)
     page.get_by_role("navigation").get_by_role("link", name="Skills").click()
     page.locator(".list-pane").get_by_role("option", name="tying-knots").click()
-    expect(page.locator(".wide-pane h1")).to_have_text("tying-knots")
+    expect(page.locator(".bench-head h1")).to_have_text("tying-knots")
     expect(page.locator(".wide-pane .markdown")).to_contain_text("what rope there is")
     expect(page.locator(".wide-pane .markdown")).not_to_contain_text("description:")
     page.get_by_role("link", name="BOWLINE.md").click()

@@ -41,6 +41,9 @@ def test_a_modern_question_is_a_card_in_its_call_and_the_rounds_are_one_call(
     expect(page.locator(".call-head")).to_contain_text("2 rounds")
     page.get_by_role("tab", name="Steps").click()
     expect(page.locator(".steps")).to_contain_text("answered: accept")
+    answered = page.get_by_label("Answered question")
+    expect(answered).to_contain_text("How long will you stay?")
+    expect(answered).to_contain_text('"nights": 3')
 
 
 def test_a_legacy_sampling_request_is_answered_by_hand(inspector: Inspector, visit: Visit) -> None:

@@ -1,6 +1,6 @@
 // A form from a JSON Schema. The value is plain JSON and what a person types is never changed: a text that is no number stays
 // that text, is marked, and can be sent anyway. A field that is not set is absent, which is not the same as empty.
-import type { ComponentChildren, JSX } from "preact";
+import type { JSX } from "preact";
 import { Component, createContext } from "preact";
 import { useContext, useMemo, useRef, useState } from "preact/hooks";
 import { asText, isObject, parseTyped, pretty, rawDigits } from "../api/json";
@@ -477,8 +477,4 @@ function JsonControl(props: ControlProps): JSX.Element {
       {typed && attempt?.problem && <p class="field-error">Not JSON yet: {attempt.problem}</p>}
     </>
   );
-}
-
-export function Labelled({ label, id, children }: { label: ComponentChildren; id: string; children: ComponentChildren }): JSX.Element {
-  return <div class="field"><div class="field-head"><label for={id}>{label}</label></div>{children}</div>;
 }

@@ -254,11 +254,11 @@ function branchTitle(resolved: JsonObject, branch: Json, index: number): string 
   return type === undefined ? `Option ${index + 1}` : [type].flat().join(" or ");
 }
 
-export const numberOf = (value: Json | undefined): number | undefined => (typeof value === "number" ? value : undefined);
+const numberOf = (value: Json | undefined): number | undefined => (typeof value === "number" ? value : undefined);
 export const shortJson = (value: Json): string => (typeof value === "string" ? value : JSON.stringify(value));
 export const same = (a: Json | undefined, b: Json | undefined): boolean => a === b || JSON.stringify(a) === JSON.stringify(b);
 
-export function typeOf(value: Json): string {
+function typeOf(value: Json): string {
   if (value === null) return "null";
   if (Array.isArray(value)) return "array";
   if (typeof value === "number") return Number.isInteger(value) ? "integer" : "number";

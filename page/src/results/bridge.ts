@@ -10,7 +10,7 @@ export interface BridgeEntry {
   message: JsonObject;
   refused?: string;
 }
-export interface BridgeActions {
+interface BridgeActions {
   post(message: JsonObject): void;
   callTool(name: string, args: Json): Promise<Json>;
   readResource(uri: string): Promise<Json>;

@@ -10,7 +10,7 @@ import { bytes, count, duration, plural, time } from "../ui/format";
 import { Action, Badge, CallBadge, complain, copy, Disclosure, Elapsed, Empty, FailureBox, isRunning, save, Tabs } from "../ui/parts";
 import { TheirBlock, Theirs } from "../ui/text";
 import { VirtualList } from "../ui/virtual";
-import { QuestionCard } from "../views/question-card";
+import { AnsweredQuestion, QuestionCard } from "../views/question-card";
 import { AppFrame } from "./app-frame";
 import { ContentList, RawJson, ResourceContents, TextView } from "./content";
 import { noteCuts } from "./cut";
@@ -18,7 +18,7 @@ import { asRows, Table } from "./table";
 import { JsonTree } from "./tree";
 
 /** The row and, once read, the details of a call. */
-export function useCall(id: string | undefined): { row: CallRow | undefined; detail: CallDetail | undefined } {
+function useCall(id: string | undefined): { row: CallRow | undefined; detail: CallDetail | undefined } {
   const row = id === undefined ? undefined : calls.value.find((call) => call.id === id);
   const detail = id === undefined ? undefined : callDetails(id).value;
   useEffect(() => {
@@ -246,9 +246,12 @@ function Steps({ row, detail }: { row: CallRow; detail?: CallDetail }): JSX.Elem
   if (row.endedAt !== undefined) steps.push({ at: row.endedAt, text: `ended: ${row.state}` });
   steps.sort((a, b) => a.at - b.at);
   return (
-    <ol class="steps">
-      {steps.map((step, index) => <li key={index}><span class="num">{time(step.at)}</span> <span class="num faint">+{duration(step.at - row.at)}</span> {step.text}</li>)}
-    </ol>
+    <>
+      <ol class="steps">
+        {steps.map((step, index) => <li key={index}><span class="num">{time(step.at)}</span> <span class="num faint">+{duration(step.at - row.at)}</span> {step.text}</li>)}
+      </ol>
+      {detail?.questions.filter((question) => question.answer).map((question) => <AnsweredQuestion key={question.id} question={question} />)}
+    </>
   );
 }
 

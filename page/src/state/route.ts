@@ -1,7 +1,7 @@
 // Where the page is: the fragment of the address, so that every place has a link that can be kept or sent.
 import { computed, signal } from "@preact/signals";
 
-export interface Route {
+interface Route {
   path: string[];
   params: Record<string, string>;
 }

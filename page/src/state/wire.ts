@@ -235,7 +235,7 @@ function matches(row: MessageRow, filter: WireFilter, needle: string): boolean {
   );
 }
 
-export class Exchanges {
+class Exchanges {
   readonly byId = new Map<string, ExchangeRow>();
   readonly version = signal(0);
 

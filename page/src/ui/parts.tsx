@@ -100,7 +100,7 @@ export function Elapsed({ since, until }: { since: number; until?: number }): JS
   return <span class="num">{duration(Math.max(0, (until ?? Date.now()) - since))}</span>;
 }
 
-export interface Notice {
+interface Notice {
   id: number;
   text: string;
   bad: boolean;
@@ -165,7 +165,7 @@ export function Action({ run, children, kind = "", disabled, title, label }: { r
   return <button type="button" class={kind} disabled={disabled || busy} aria-busy={busy} title={title} aria-label={label} onClick={() => void click()}>{children}</button>;
 }
 
-export interface TabItem {
+interface TabItem {
   key: string;
   label: ComponentChildren;
 }
@@ -236,6 +236,11 @@ export function Dialog({ title, close, children, wide = false }: { title: string
       </div>
     </dialog>
   );
+}
+
+/** A field of our own pages; those of a schema are in `forms/form.tsx`. */
+export function Labelled({ label, id, children }: { label: string; id: string; children: ComponentChildren }): JSX.Element {
+  return <div class="field"><div class="field-head"><label for={id}>{label}</label></div>{children}</div>;
 }
 
 export function Facts({ items }: { items: readonly (readonly [string, ComponentChildren])[] }): JSX.Element {

@@ -44,7 +44,7 @@ function isEmojiJoiner(text: string, match: RegExpExecArray): boolean {
 }
 
 /** Split a text into plain pieces and marks. */
-export function withMarks(text: string): ComponentChildren {
+function withMarks(text: string): ComponentChildren {
   HIDDEN.lastIndex = 0;
   if (!HIDDEN.test(text)) return text;
   HIDDEN.lastIndex = 0;

@@ -7,7 +7,7 @@ import type { Check, Cost, DoctorReport, Failure, Finding, PermissionAnswer, Ser
 import { go, link } from "../state/route";
 import { catalogOf, doctorOf, loadCatalog } from "../state/store";
 import { count, plural } from "../ui/format";
-import { Action, Badge, Disclosure, Empty, FailureBox, Tabs, toFailure } from "../ui/parts";
+import { Action, Badge, Disclosure, Empty, FailureBox, Labelled, Tabs, toFailure } from "../ui/parts";
 import { Theirs } from "../ui/text";
 import { useGrowing } from "../ui/virtual";
 import { emptyReason, Findings } from "./catalog";
@@ -136,8 +136,8 @@ function Permissions({ server }: { server: Server }): JSX.Element {
       <p class="lead">Which rule decides about a call, and why. The rules of your mcp.toml hold; add others to see what they would change.</p>
       <div class="columns">
         <div class="fields">
-          <div class="field"><div class="field-head"><label for="perm-tool">Tool</label></div><select id="perm-tool" value={picked} onChange={(event) => setTool(event.currentTarget.value)}>{names.map((name) => <option key={name} value={name}>{name}</option>)}</select></div>
-          <div class="field"><div class="field-head"><label for="perm-args">Arguments</label></div><textarea id="perm-args" class="code" rows={2} value={args} onInput={(event) => setArgs(event.currentTarget.value)} /></div>
+          <Labelled id="perm-tool" label="Tool"><select id="perm-tool" value={picked} onChange={(event) => setTool(event.currentTarget.value)}>{names.map((name) => <option key={name} value={name}>{name}</option>)}</select></Labelled>
+          <Labelled id="perm-args" label="Arguments"><textarea id="perm-args" class="code" rows={2} value={args} onInput={(event) => setArgs(event.currentTarget.value)} /></Labelled>
         </div>
         <div class="fields">{rules("allow", allow, setAllow)}{rules("ask", ask, setAsk)}{rules("deny", deny, setDeny)}</div>
       </div>

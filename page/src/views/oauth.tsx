@@ -6,7 +6,7 @@ import type { OAuthFlow, OAuthStep, Server } from "../api/types";
 import { JsonTree } from "../results/tree";
 import { flows } from "../state/store";
 import { duration } from "../ui/format";
-import { Action, Badge, Disclosure, Empty, Facts, FailureBox, safeUrl } from "../ui/parts";
+import { Action, Badge, Disclosure, Empty, Facts, FailureBox, Labelled, safeUrl } from "../ui/parts";
 import { TheirBlock, Theirs } from "../ui/text";
 import { Headers } from "./wire";
 
@@ -40,9 +40,9 @@ export function OAuthPage({ server }: { server: Server }): JSX.Element {
         </div>
         <Disclosure title="Client and scopes">
           <div class="columns">
-            <div class="field"><div class="field-head"><label for="client-id">Client ID</label></div><input id="client-id" type="text" placeholder="registers itself if empty" value={clientId} onInput={(event) => setClientId(event.currentTarget.value)} /></div>
-            <div class="field"><div class="field-head"><label for="client-secret">Client secret</label></div><input id="client-secret" type="password" autocomplete="off" value={clientSecret} onInput={(event) => setClientSecret(event.currentTarget.value)} /></div>
-            <div class="field"><div class="field-head"><label for="scope">Scopes</label></div><input id="scope" type="text" placeholder="what the server asks for" value={scope} onInput={(event) => setScope(event.currentTarget.value)} /></div>
+            <Labelled id="client-id" label="Client ID"><input id="client-id" type="text" placeholder="registers itself if empty" value={clientId} onInput={(event) => setClientId(event.currentTarget.value)} /></Labelled>
+            <Labelled id="client-secret" label="Client secret"><input id="client-secret" type="password" autocomplete="off" value={clientSecret} onInput={(event) => setClientSecret(event.currentTarget.value)} /></Labelled>
+            <Labelled id="scope" label="Scopes"><input id="scope" type="text" placeholder="what the server asks for" value={scope} onInput={(event) => setScope(event.currentTarget.value)} /></Labelled>
           </div>
           <label class="check"><input type="checkbox" checked={dpop} onChange={(event) => setDpop(event.currentTarget.checked)} />bind the token to a key (DPoP)</label>
         </Disclosure>

@@ -11,7 +11,7 @@ import { JsonTree } from "../results/tree";
 import { keepDraft, readDraft } from "../state/drafts";
 import { link } from "../state/route";
 import { calls, canSample, serverName } from "../state/store";
-import { Action, Badge, Disclosure, Elapsed, Facts, FailureBox, OutsideLink, safeUrl, toFailure } from "../ui/parts";
+import { Action, Badge, Disclosure, Elapsed, Facts, FailureBox, Labelled, OutsideLink, safeUrl, toFailure } from "../ui/parts";
 import { Theirs } from "../ui/text";
 import type { Failure } from "../api/types";
 
@@ -120,7 +120,7 @@ function SamplingCard({ question }: { question: Question }): JSX.Element {
         </div>
       ))}
       <Facts items={[["max tokens", params["maxTokens"] !== undefined ? String(params["maxTokens"]) : undefined], ["temperature", params["temperature"] !== undefined ? String(params["temperature"]) : undefined], ["preferences", isObject(params["modelPreferences"]) ? <code><Theirs text={JSON.stringify(params["modelPreferences"])} /></code> : undefined], ["tools", asList(params["tools"]).length > 0 ? String(asList(params["tools"]).length) : undefined]]} />
-      <div class="field"><div class="field-head"><label for={id}>The answer, in the model's place</label></div><textarea id={id} rows={3} value={text} onInput={(event) => { setText(event.currentTarget.value); keepDraft(...draftOf(question), event.currentTarget.value); }} /></div>
+      <Labelled id={id} label="The answer, in the model's place"><textarea id={id} rows={3} value={text} onInput={(event) => { setText(event.currentTarget.value); keepDraft(...draftOf(question), event.currentTarget.value); }} /></Labelled>
       <Buttons question={question}>
         <Action kind="primary" disabled={text === ""} run={() => answer(question, { action: "accept", text })}>Answer by hand</Action>
         {canSample.value && <Action run={() => answer(question, { action: "accept", by: "model" })}>Let the model answer</Action>}
@@ -134,7 +134,7 @@ function RequestCard({ question }: { question: Question }): JSX.Element {
   const id = `request-${question.id}`;
   return (
     <>
-      <div class="field"><div class="field-head"><label for={id}>Result, as JSON</label></div><textarea id={id} class="code" rows={4} value={text} onInput={(event) => { setText(event.currentTarget.value); keepDraft(...draftOf(question), event.currentTarget.value); }} /></div>
+      <Labelled id={id} label="Result, as JSON"><textarea id={id} class="code" rows={4} value={text} onInput={(event) => { setText(event.currentTarget.value); keepDraft(...draftOf(question), event.currentTarget.value); }} /></Labelled>
       <Buttons question={question}><Action kind="primary" run={() => answer(question, { action: "accept", result: parseTyped(text) })}>Answer</Action></Buttons>
     </>
   );

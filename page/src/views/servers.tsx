@@ -8,7 +8,7 @@ import { JsonTree } from "../results/tree";
 import { go, link } from "../state/route";
 import { activitiesOf, loadActivities, servers } from "../state/store";
 import { duration, plural, time } from "../ui/format";
-import { Action, ActivityBadge, Badge, complain, Disclosure, Elapsed, Empty, Facts, FailureBox, OutsideLink, say, StateBadge } from "../ui/parts";
+import { Action, ActivityBadge, Badge, complain, Disclosure, Elapsed, Empty, Facts, FailureBox, Labelled, OutsideLink, say, StateBadge } from "../ui/parts";
 import { Theirs } from "../ui/text";
 import { WORDS } from "./catalog";
 import { Stderr } from "./dock";
@@ -94,10 +94,10 @@ function AddServer(): JSX.Element {
         <button type="submit" class="primary" disabled={target === ""}>Connect</button>
       </div>
       <Disclosure title="Headers, token, environment, era">
-        <div class="field"><div class="field-head"><label for="bearer">Bearer token</label></div><input id="bearer" type="password" autocomplete="off" value={bearer} onInput={(event) => setBearer(event.currentTarget.value)} /></div>
-        <div class="field"><div class="field-head"><label for="headers">Headers, one per line</label></div><textarea id="headers" class="code" rows={2} placeholder="X-Api-Key: ..." value={headers} onInput={(event) => setHeaders(event.currentTarget.value)} /></div>
-        <div class="field"><div class="field-head"><label for="env">Environment, one per line</label></div><textarea id="env" class="code" rows={2} placeholder="NAME=value" value={env} onInput={(event) => setEnv(event.currentTarget.value)} /></div>
-        <div class="field"><div class="field-head"><label for="era">Era</label></div><select id="era" value={era} onChange={(event) => setEra(event.currentTarget.value as ServerOptions["era"])}><option value="auto">negotiate</option><option value="modern">modern only</option><option value="legacy">legacy only</option></select></div>
+        <Labelled id="bearer" label="Bearer token"><input id="bearer" type="password" autocomplete="off" value={bearer} onInput={(event) => setBearer(event.currentTarget.value)} /></Labelled>
+        <Labelled id="headers" label="Headers, one per line"><textarea id="headers" class="code" rows={2} placeholder="X-Api-Key: ..." value={headers} onInput={(event) => setHeaders(event.currentTarget.value)} /></Labelled>
+        <Labelled id="env" label="Environment, one per line"><textarea id="env" class="code" rows={2} placeholder="NAME=value" value={env} onInput={(event) => setEnv(event.currentTarget.value)} /></Labelled>
+        <Labelled id="era" label="Era"><select id="era" value={era} onChange={(event) => setEra(event.currentTarget.value as ServerOptions["era"])}><option value="auto">negotiate</option><option value="modern">modern only</option><option value="legacy">legacy only</option></select></Labelled>
       </Disclosure>
     </form>
   );
@@ -190,15 +190,15 @@ function Options({ server }: { server: Server }): JSX.Element {
     <Disclosure title="Options of the connection">
       <div class="columns">
         <div>
-          <div class="field"><div class="field-head"><label for="opt-era">Era</label></div><select id="opt-era" value={options.era} onChange={(event) => void change({ era: event.currentTarget.value as ServerOptions["era"] })}><option value="auto">negotiate</option><option value="modern">modern only</option><option value="legacy">legacy only</option></select></div>
-          <div class="field"><div class="field-head"><label for="opt-timeout">Timeout, seconds</label></div><input id="opt-timeout" type="text" inputMode="decimal" value={String(options.timeout / 1000)} onChange={(event) => { const seconds = Number(event.currentTarget.value); if (seconds > 0) void change({ timeout: seconds * 1000 }); }} /></div>
-          <div class="field"><div class="field-head"><label for="opt-bytes">Largest message, MB (max_message_bytes), from the next connection on</label></div><input id="opt-bytes" type="text" inputMode="decimal" value={String(options.maxMessageBytes / MB)} onChange={(event) => { const megabytes = Number(event.currentTarget.value); if (megabytes > 0) void change({ maxMessageBytes: Math.round(megabytes * MB) }); }} /></div>
-          <div class="field"><div class="field-head"><label for="opt-log">Log level</label></div><select id="opt-log" value={options.logLevel ?? ""} onChange={(event) => void change({ logLevel: event.currentTarget.value || null })}><option value="">the server's own</option>{["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"].map((level) => <option key={level} value={level}>{level}</option>)}</select></div>
+          <Labelled id="opt-era" label="Era"><select id="opt-era" value={options.era} onChange={(event) => void change({ era: event.currentTarget.value as ServerOptions["era"] })}><option value="auto">negotiate</option><option value="modern">modern only</option><option value="legacy">legacy only</option></select></Labelled>
+          <Labelled id="opt-timeout" label="Timeout, seconds"><input id="opt-timeout" type="text" inputMode="decimal" value={String(options.timeout / 1000)} onChange={(event) => { const seconds = Number(event.currentTarget.value); if (seconds > 0) void change({ timeout: seconds * 1000 }); }} /></Labelled>
+          <Labelled id="opt-bytes" label="Largest message, MB (max_message_bytes), from the next connection on"><input id="opt-bytes" type="text" inputMode="decimal" value={String(options.maxMessageBytes / MB)} onChange={(event) => { const megabytes = Number(event.currentTarget.value); if (megabytes > 0) void change({ maxMessageBytes: Math.round(megabytes * MB) }); }} /></Labelled>
+          <Labelled id="opt-log" label="Log level"><select id="opt-log" value={options.logLevel ?? ""} onChange={(event) => void change({ logLevel: event.currentTarget.value || null })}><option value="">the server's own</option>{["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"].map((level) => <option key={level} value={level}>{level}</option>)}</select></Labelled>
         </div>
         <div>
           <p class="note">Capabilities that we declare, from the next connection on:</p>
           <p class="row wrap">{toggle("elicitation")}{toggle("sampling")}{toggle("roots")}</p>
-          <div class="field"><div class="field-head"><label for="opt-roots">Roots, one URI per line</label></div><textarea id="opt-roots" class="code" rows={2} value={roots} onInput={(event) => setRoots(event.currentTarget.value)} /></div>
+          <Labelled id="opt-roots" label="Roots, one URI per line"><textarea id="opt-roots" class="code" rows={2} value={roots} onInput={(event) => setRoots(event.currentTarget.value)} /></Labelled>
           <Action kind="small" run={() => request("PATCH", `/api/servers/${server.id}`, { roots: roots.split("\n").filter(Boolean).map((uri) => ({ uri: uri.trim() })) }).then(() => say("Roots changed"))}>Set roots</Action>
         </div>
       </div>

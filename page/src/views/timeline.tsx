@@ -340,7 +340,7 @@ function useThrottled(value: number): number {
   return slow;
 }
 
-export function CallTable({ items }: { items: readonly CallRow[] }): JSX.Element {
+function CallTable({ items }: { items: readonly CallRow[] }): JSX.Element {
   if (items.length === 0) return <Empty title="No call in view"><p>Calls appear here and above as they are made.</p></Empty>;
   return (
     <div class="table-box" tabIndex={0} role="region" aria-label="Calls in view">

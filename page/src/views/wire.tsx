@@ -62,7 +62,7 @@ function WireRow({ row, showServer }: { row: MessageRow; showServer: boolean }):
   );
 }
 
-export function readFilter(): WireFilter {
+function readFilter(): WireFilter {
   const { q = "", server = "", direction = "", kind = "", method = "", call = "" } = route.value.params;
   return { text: q, server, direction, kind, method, call };
 }
@@ -192,7 +192,7 @@ function MessageBody({ detail, path, find }: { detail: MessageDetail; path: stri
   );
 }
 
-export function ExchangeView({ exchange }: { exchange: Exchange }): JSX.Element {
+function ExchangeView({ exchange }: { exchange: Exchange }): JSX.Element {
   return (
     <Disclosure open title={<>HTTP <code><Theirs text={`${exchange.verb} ${exchange.url}`} /></code> {exchange.status !== undefined && <Badge tone={exchange.status >= 400 ? "bad" : "ok"}>{exchange.status}</Badge>}{exchange.stream && <Badge>stream, {exchange.events} events</Badge>}</>}>
       <Facts items={[["head after", duration(exchange.headMs)], ["ended after", duration(exchange.endMs)], ["sent", bytes(exchange.sent)], ["received", bytes(exchange.received)], ["failure", exchange.failure]]} />
