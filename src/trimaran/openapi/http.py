@@ -22,16 +22,17 @@ from .requests import ApiRequest
 from .responses import ApiResponse
 
 _PIECE: Final = 65536
+_FETCH_TIMEOUT: Final = 60.0  # seconds for a document
 _log: Final = logging.getLogger("trimaran.openapi")
 
 
-async def fetch_document(url: str, *, timeout: float = 60.0) -> bytes:
+async def fetch_document(url: str) -> bytes:
     """The document at a URL.
 
     Raises:
         ConfigError: it cannot be fetched.
     """
-    limits = aiohttp.ClientTimeout(total=timeout)
+    limits = aiohttp.ClientTimeout(total=_FETCH_TIMEOUT)
     try:
         async with aiohttp.ClientSession(timeout=limits) as session, session.get(url) as response:
             if response.status != 200:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import base64
 import io
 import json
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trimaran.depth import decode_json
 from trimaran.host.context import count_tokens, images
-from trimaran.host.context.result_shapes import compact_json, read_table, shape_result, write_table
-from trimaran.types import CallToolResult, ImageContent, TextContent
+from trimaran.host.context.result_shapes import compact_json, shape_result, write_table
+from trimaran.types import CallToolResult, ImageContent, Json, TextContent
 
 CELLS = st.one_of(
     st.none(),
@@ -26,6 +29,23 @@ ROWS = [
     {"id": number, "name": f"item {number}", "price": number * 1.5, "active": number % 2 == 0} for number in range(30)
 ]
 NESTED = {"user": {"name": "Ada", "tags": ["a", "b"]}, "orders": [{"id": 1, "lines": [1, 2]}, {"id": 2, "lines": []}]}
+
+CELL = re.compile(r'"(?:[^"\\]|\\.)*"|[^,]+')
+
+
+def read_table(text: str) -> list[dict[str, Json]]:
+    """The rows that `write_table` wrote."""
+    head, *lines = text.split("\n")
+    names = [str(cell) for cell in cells(head)]
+    return [dict(zip(names, cells(line), strict=True)) for line in lines]
+
+
+def cells(line: str) -> Iterator[Json]:
+    for cell in CELL.findall(line):
+        try:
+            yield decode_json(cell)
+        except ValueError:
+            yield cell
 
 
 @given(

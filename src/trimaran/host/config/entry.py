@@ -577,12 +577,11 @@ def read_rules(
     source: Source,
     complain: Callable[[str, str], None],
     line_of: Callable[[str], int | None],
-    key: str = "permissions",
 ) -> tuple[RuleEntry, ...]:
     """The rules of a `permissions` table; problems go to `complain(key, message)`."""
     rules: list[RuleEntry] = []
     for name, listed in table.items():
-        at = f"{key}.{name}"
+        at = f"permissions.{name}"
         if name not in _ACTIONS:
             near = difflib.get_close_matches(name, _ACTIONS, n=1)
             complain(

@@ -5,7 +5,7 @@ one format for everything is longer for half of all data. Pictures are scaled to
 to (`images.py`). Other text is left alone; `output_limits.py` cuts what is too long.
 
 A table is lossless. Its first line has the names of the columns. A cell is a JSON value, except that a text which could not
-be mistaken for anything else stands without quotes. `read_table` reads it again.
+be mistaken for anything else stands without quotes.
 
 Pure. A result that is very large is not looked into, so the cost is bounded.
 """
@@ -13,14 +13,14 @@ Pure. A result that is very large is not looked into, so the cost is bounded.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, cast
 
 import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from trimaran.depth import check_depth, decode_json
+from trimaran.depth import check_depth
 from trimaran.format.results import is_told
 from trimaran.format.trees import as_schema
 from trimaran.types import CallToolResult, ImageContent, Json, TextContent
@@ -135,21 +135,3 @@ def _cell(value: Json) -> str:
     if isinstance(value, str) and _BARE.fullmatch(value) and not _SCALAR.fullmatch(value):
         return value
     return msgspec.json.encode(value).decode()
-
-
-_CELLS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[^,]+')
-
-
-def read_table(text: str) -> list[dict[str, Json]]:
-    """The rows that `write_table` wrote."""
-    head, *lines = text.split("\n")
-    names = [str(cell) for cell in _cells(head)]
-    return [dict(zip(names, _cells(line), strict=True)) for line in lines]
-
-
-def _cells(line: str) -> Iterator[Json]:
-    for cell in _CELLS.findall(line):
-        try:
-            yield decode_json(cell)
-        except ValueError:
-            yield cell
