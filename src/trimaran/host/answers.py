@@ -17,6 +17,7 @@ from trimaran.errors import CallCancelled, Error, LocalProtocolError
 from trimaran.types import ImageContent, Json
 
 from .names import UnknownName
+from .options import AnswerOptions
 
 if TYPE_CHECKING:
     from trimaran.format import Format, ToolCall
@@ -38,17 +39,15 @@ async def answer_reply(
     host: Host,
     reply: Any,
     format: Format | None,
+    options: AnswerOptions,
     *,
-    timeout: float | None,
-    media: bool,
     suggest: Callable[[str], list[str]],
-    conversation: str = "",
 ) -> dict[str, Json] | list[dict[str, Json]] | None:
     """The message, or messages, with a result for every call of the reply; None if it has no call.
 
     Args:
+        options: As for `Host.answer`.
         suggest: The names of tools that are like an unknown one.
-        conversation: The conversation of the calls.
     """
     from trimaran.format.openai import media_to_openai
     from trimaran.format.providers import detect_format, is_cut_off, reply_blocks, wrap_results
@@ -59,13 +58,10 @@ async def answer_reply(
         return None
     incomplete = blocks[-1] if is_cut_off(reply) else None
     outcomes = await asyncio.gather(
-        *(
-            _run(host, block, format, timeout, suggest, conversation, is_incomplete=block is incomplete)
-            for block in blocks
-        )
+        *(_run(host, block, format, options, suggest, is_incomplete=block is incomplete) for block in blocks)
     )
     results = [outcome.result for outcome in outcomes if isinstance(outcome.result, ToolResult)]
-    pictures = media_to_openai(*results) if media and format == "openai" else None
+    pictures = media_to_openai(*results) if options.get("media") and format == "openai" else None
     # Scaling a picture takes up to a second.
     shapes = [
         await asyncio.to_thread(_write, host, outcome, format, media_follows=pictures is not None)
@@ -80,9 +76,8 @@ async def _run(
     host: Host,
     block: Any,
     format: Format,
-    timeout: float | None,
+    options: AnswerOptions,
     suggest: Callable[[str], list[str]],
-    conversation: str,
     *,
     is_incomplete: bool,
 ) -> _Outcome:
@@ -93,6 +88,7 @@ async def _run(
         if is_incomplete:
             raise LocalProtocolError.invalid_request(f"{call.name} {_CUT_OFF}")
         call = host.from_call(block, format)
+        timeout, conversation = options.get("timeout"), options.get("conversation", "")
         return _Outcome(call, await host.call(call.name, call.arguments, timeout=timeout, conversation=conversation))
     except UnknownName as error:
         similar = suggest(call.name)

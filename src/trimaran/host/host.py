@@ -46,7 +46,7 @@ from .long_results import LongResults
 from .mentions import Expansion, Mention, Mentions
 from .model_calls import ModelCalls
 from .names import Address, check_server_name
-from .options import HostOptions, Login, ServerOptions
+from .options import AnswerOptions, HostOptions, Login, ServerOptions
 from .output_limits import OutputPage
 from .oversight import Oversight
 from .permissions import (
@@ -879,60 +879,26 @@ class Host:
 
     @overload
     async def answer(
-        self,
-        reply: AnthropicReply | GeminiReply,
-        *,
-        timeout: float | None = None,
-        media: bool = False,
-        conversation: str = "",
+        self, reply: AnthropicReply | GeminiReply, **options: Unpack[AnswerOptions]
     ) -> dict[str, Json] | None: ...
     @overload
     async def answer(
-        self,
-        reply: ChatReply | ChatMessage | ResponsesReply,
-        *,
-        timeout: float | None = None,
-        media: bool = False,
-        conversation: str = "",
+        self, reply: ChatReply | ChatMessage | ResponsesReply, **options: Unpack[AnswerOptions]
     ) -> list[dict[str, Json]] | None: ...
     @overload
     async def answer(
-        self,
-        reply: object,
-        *,
-        format: Literal["anthropic", "gemini"],
-        timeout: float | None = None,
-        media: bool = False,
-        conversation: str = "",
+        self, reply: object, *, format: Literal["anthropic", "gemini"], **options: Unpack[AnswerOptions]
     ) -> dict[str, Json] | None: ...
     @overload
     async def answer(
-        self,
-        reply: object,
-        *,
-        format: Literal["openai", "openai-responses"],
-        timeout: float | None = None,
-        media: bool = False,
-        conversation: str = "",
+        self, reply: object, *, format: Literal["openai", "openai-responses"], **options: Unpack[AnswerOptions]
     ) -> list[dict[str, Json]] | None: ...
     @overload
     async def answer(
-        self,
-        reply: object,
-        *,
-        format: None = None,
-        timeout: float | None = None,
-        media: bool = False,
-        conversation: str = "",
+        self, reply: object, *, format: None = None, **options: Unpack[AnswerOptions]
     ) -> dict[str, Json] | list[dict[str, Json]] | None: ...
     async def answer(
-        self,
-        reply: object,
-        *,
-        format: Format | None = None,
-        timeout: float | None = None,
-        media: bool = False,
-        conversation: str = "",
+        self, reply: object, *, format: Format | None = None, **options: Unpack[AnswerOptions]
     ) -> dict[str, Json] | list[dict[str, Json]] | None:
         """Make every call in a model's reply, at the same time; the message that carries all results.
 
@@ -956,15 +922,8 @@ class Host:
             Closed: the host is not open.
         """
         self._require_open()
-        return await answer_reply(
-            self,
-            reply,
-            format,
-            timeout=timeout,
-            media=media,
-            suggest=self._catalog.names.similar,
-            conversation=conversation,
-        )
+        check_options(options, {*AnswerOptions.__annotations__, "format"}, "answer", TypeError)
+        return await answer_reply(self, reply, format, options, suggest=self._catalog.names.similar)
 
     def explain(
         self, name: str, arguments: Mapping[str, object] | None = None, *, conversation: str = ""

@@ -1,4 +1,4 @@
-"""The options of `Host`, `Host.load` and `start_server`, as type checkers see them. `Host` says what each of them does."""
+"""The options of `Host`, `Host.load`, `start_server` and `answer`, as type checkers see them. `Host` says what each of them does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .permissions import DecisionLog
 from .trust.pins import Pins
 from .trust.project import Trust
 
-__all__ = ["HostOptions", "Login", "ServerOptions"]
+__all__ = ["AnswerOptions", "HostOptions", "Login", "ServerOptions"]
 
 Login: TypeAlias = UserAgent | Callable[..., object] | bool | None
 
@@ -29,6 +29,14 @@ class ServerOptions(ConnectOptions, total=False):
 
     startup_timeout: float
     startup_limit: float
+
+
+class AnswerOptions(TypedDict, total=False):
+    """The options of `Host.answer`."""
+
+    timeout: float | None
+    media: bool
+    conversation: str
 
 
 class HostOptions(TypedDict, total=False):

@@ -357,6 +357,13 @@ async def test_an_unknown_format_is_named_with_all_formats() -> None:
             await host.answer({"content": []}, format="opnai")  # pyright: ignore[reportArgumentType, reportCallIssue]
 
 
+async def test_a_misspelt_option_is_named_with_the_nearest_one() -> None:
+    async with make_host() as host:
+        misspelt: Any = {"tiemout": 1}
+        with pytest.raises(TypeError, match="'tiemout'; did you mean 'timeout'"):
+            await host.answer({}, **misspelt)
+
+
 async def test_a_host_that_is_not_open_answers_nothing() -> None:
     host = make_host()
     with pytest.raises(Closed, match="not started"):
