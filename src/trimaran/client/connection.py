@@ -662,7 +662,9 @@ class Connection:
                 self._calls.discard(call)
 
     def _late(self, method: str, patience: Deadline) -> str:
-        text = f"no answer to {method} within {patience.limit:g} s from {self.dialer.describe()}"
+        # What a look at the list of tools has taken off the limit is no news.
+        limit = round(patience.limit, 1) if patience.limit > 1 else patience.limit
+        text = f"no answer to {method} within {limit:g} s from {self.dialer.describe()}"
         live = self._live or self._last
         if live is not None:
             text += live.link.oddities()

@@ -198,4 +198,4 @@ def _refusal(message: bytes, error: Exception) -> RemoteProtocolError:
 def excerpt(message: bytes) -> str:
     """The start of the message, safe to print."""
     text = ascii(message[:_EXCERPT].decode("utf-8", "replace"))[1:-1]
-    return f"{text}..." if len(message) > _EXCERPT else text or "nothing"
+    return f"{text}..." if len(message) > _EXCERPT else text or "an empty text"

@@ -423,7 +423,11 @@ def _named_tuple(cls: type[Any], core: Any) -> Record:
 def unquoted(annotation: Any) -> Any:
     """Refuse a bare string: it has no module to resolve names in."""
     if isinstance(annotation, str | ForwardRef):
-        raise DeclarationError(f"the annotation {annotation!r} is text: give the type itself")
+        name = annotation.__forward_arg__ if isinstance(annotation, ForwardRef) else annotation
+        raise DeclarationError(
+            f"the annotation {name!r} is text inside another type: give the type itself. A type that contains itself is a "
+            f"class, or `type {name} = ...` from Python 3.12 on"
+        )
     return annotation
 
 

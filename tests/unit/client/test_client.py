@@ -177,6 +177,14 @@ async def test_every_call_has_a_limit_of_its_own(options: Any, limit: float) -> 
         assert time.monotonic() - begun < 4.5
 
 
+@pytest.mark.slow
+async def test_a_limit_is_told_without_the_milliseconds_that_the_list_of_tools_took() -> None:
+    pipe = Pipe().modern().on("tools/call", None)
+    async with connect(pipe) as client:
+        with pytest.raises(errors.TimedOut, match=r"within 1 s"):
+            await soon(client.call_tool("t", timeout=1.004))
+
+
 async def test_an_asynchronous_progress_callback_is_heard_out_before_the_result() -> None:
     heard: list[Any] = []
 

@@ -231,7 +231,7 @@ def test_a_batch_that_is_none_is_refused(message: bytes) -> None:
 @pytest.mark.parametrize(
     ("message", "text"),
     [
-        (b"", "nothing"),
+        (b"", "an empty text"),
         (b"abc", "abc"),
         (b"a\nb\x1b[31m\xff", "a\\nb\\x1b[31m\\ufffd"),
         ("ä'".encode(), "\\xe4'"),
