@@ -23,12 +23,21 @@ import msgspec
 
 from . import _pydantic
 from ._annotations import Notes, Record, alias_value, is_alias, is_enum, is_pydantic, is_union, peel, record_of
-from .type_schemas import ARRAYS, MAPS, SETS, Describer, is_textual, json_ready
+from .type_schemas import ARRAYS, MAPS, SETS, Describer, is_textual, json_ready, map_arguments
 from .validate import Validator
 
 _PLAIN: Final = 0
 _CHECKED: Final = 1
 _FOREIGN: Final = 2
+
+# msgspec does not build these from a `dict`.
+_BUILT_MAPS: Final[dict[Any, Callable[[dict[Any, Any]], Any] | None]] = {
+    collections.OrderedDict: collections.OrderedDict,
+    collections.Counter: collections.Counter,
+    collections.defaultdict: None,
+}
+# Types of values that can stand for what is missing from a `defaultdict`.
+_FACTORIES: Final = frozenset((list, dict, set, int, float, str, bool))
 
 # Python's `$` matches before a final newline and its float remainder rounds: JSON Schema agrees with neither.
 _LOOSE_BOUNDS: Final = frozenset(("pattern", "multiple_of"))
@@ -107,7 +116,7 @@ class Natives:
                 frozenset if origin is frozenset else set,
                 self.native(arguments[0]),
             )
-        if origin in MAPS and origin not in (collections.OrderedDict, collections.defaultdict):
+        if origin in MAPS and origin not in _BUILT_MAPS:
             if not arguments or _level(arguments[0], set()) != _PLAIN:
                 return None
             return dict[arguments[0], self.native(arguments[1])]
@@ -203,15 +212,18 @@ class Natives:
 
     def _map(self, core: Any) -> Callable[[Any], Any]:
         origin = get_origin(core) or core
-        keys, values = (self.decoder(part) for part in get_args(core) or (str, Any))
+        key_type, value_type = map_arguments(core) or (str, Any)
+        keys, values = self.decoder(key_type), self.decoder(value_type)
 
-        def build(value: Any) -> Any:
-            pairs = {keys(key): values(inner) for key, inner in value.items()}
-            if origin is collections.defaultdict:
-                return collections.defaultdict(None, pairs)
-            return collections.OrderedDict(pairs) if origin is collections.OrderedDict else pairs
+        def read(value: Any) -> dict[Any, Any]:
+            return {keys(key): values(inner) for key, inner in value.items()}
 
-        return build
+        if origin is collections.defaultdict:
+            missing = get_origin(value_type) or value_type
+            factory = missing if missing in _FACTORIES else None
+            return lambda value: collections.defaultdict(factory, read(value))
+        build = _BUILT_MAPS.get(origin)
+        return read if build is None else lambda value: build(read(value))
 
 
 def _key(annotation: Any) -> Hashable:
@@ -273,7 +285,7 @@ def _is_built_in(origin: Any) -> bool:
     import collections.abc as abc
 
     # msgspec takes the others for custom types, which a reader of the annotation would not expect.
-    return origin not in (deque, abc.Iterable, collections.OrderedDict, collections.defaultdict)
+    return origin not in (deque, abc.Iterable) and origin not in _BUILT_MAPS
 
 
 def _enum_level(core: type[enum.Enum]) -> int:

@@ -86,6 +86,17 @@ def _generator(*, is_form: bool) -> Any:
             numbers = [option for option in described.get("anyOf", []) if option.get("type") == "number"]
             return {"anyOf": [{"type": "string"}, *numbers]} if numbers else {"type": "string"}
 
+        def set_schema(self, schema: Any) -> Any:
+            return self._with_duplicates(base.set_schema(self, schema))
+
+        def frozenset_schema(self, schema: Any) -> Any:
+            return self._with_duplicates(base.frozenset_schema(self, schema))
+
+        def _with_duplicates(self, described: dict[str, Any]) -> dict[str, Any]:
+            if self.mode == "validation":  # a set takes duplicates in and gives none out
+                described.pop("uniqueItems", None)
+            return described
+
     return Untitled if is_form else Plain
 
 

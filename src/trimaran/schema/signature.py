@@ -188,7 +188,7 @@ def compile_signature(
     except (TypeError, ValueError) as error:
         raise DeclarationError(f"the signature of {label} cannot be read ({error}): wrap it in a function") from None
     _check_bound(parameters, inner, label)
-    doc = parse_docstring(inspect.getdoc(fn if inspect.isroutine(fn) else inner))
+    doc = parse_docstring(_docstring(fn, inner))
     hints = _Hints(inner)
     visible: list[_Parameter] = []
     context_params: list[str] = []
@@ -223,7 +223,7 @@ def inspect_handler(fn: Callable[..., object], context_types: tuple[type, ...]) 
     inner, _ = _unwrap(fn)
     hints = _Hints(inner)
     contexts = tuple(n for n in inspect.signature(fn).parameters if hints.is_context(n, context_types))
-    return contexts, parse_docstring(inspect.getdoc(fn if inspect.isroutine(fn) else inner)).summary or None
+    return contexts, parse_docstring(_docstring(fn, inner)).summary or None
 
 
 def markers_of(fn: Callable[..., object], kind: type[M]) -> dict[str, M]:
@@ -270,6 +270,22 @@ def _unwrap(fn: Any) -> tuple[Any, set[str]]:
         fn = type(fn).__call__
     fn = inspect.unwrap(fn)
     return getattr(fn, "__func__", fn), fixed
+
+
+def _docstring(fn: Any, inner: Any) -> str | None:
+    """What the author wrote about a callable: of an object, on itself, on its `__call__`, or on its class."""
+    if inspect.isroutine(fn):
+        return inspect.getdoc(fn)
+    while isinstance(fn, functools.partial):
+        fn = cast("functools.partial[Any]", fn).func
+    if not isinstance(fn, type) and (own := getattr(fn, "__dict__", {}).get("__doc__")):
+        return inspect.cleandoc(own)  # a decorator that is a class has copied it there
+    text = inspect.getdoc(inner)
+    if isinstance(fn, type) or inspect.isroutine(fn) or (text and text != type.__call__.__doc__):  # every class's
+        return text
+    about = type(fn).__dict__.get("__doc__")
+    # A dataclass writes its own signature there.
+    return inspect.cleandoc(about) if about and not about.startswith(f"{type(fn).__name__}(") else None
 
 
 @final

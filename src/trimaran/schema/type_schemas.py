@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections import OrderedDict, abc, defaultdict, deque
+from collections import Counter, OrderedDict, abc, defaultdict, deque
 from collections.abc import Callable, Hashable
 from typing import Any, Final, Literal, cast, final, get_args, get_origin
 
@@ -44,7 +44,16 @@ from .validate import Schema
 
 ARRAYS: Final = frozenset((list, deque, abc.Sequence, abc.MutableSequence, abc.Collection, abc.Iterable))
 SETS: Final = frozenset((set, frozenset, abc.Set, abc.MutableSet))
-MAPS: Final = frozenset((dict, OrderedDict, defaultdict, abc.Mapping, abc.MutableMapping))
+MAPS: Final = frozenset((dict, OrderedDict, defaultdict, Counter, abc.Mapping, abc.MutableMapping))
+
+
+def map_arguments(core: Any) -> tuple[Any, ...]:
+    """The types of keys and values; none if the annotation does not say. `Counter[K]` names its keys alone."""
+    arguments = get_args(core)
+    if (get_origin(core) or core) is Counter:
+        return (*(arguments or (str,)), int)
+    return arguments
+
 
 # Keyed by name, so that describing an int does not import uuid.
 _SCALARS: Final[dict[str, Schema]] = {
@@ -220,7 +229,7 @@ class Describer:
             unique = {"uniqueItems": True} if self.mode == "output" else {}
             return self._items({"type": "array", **unique}, get_args(core))
         if container in MAPS:
-            return self._map(get_args(core))
+            return self._map(map_arguments(core))
         if container is tuple:
             return self._tuple(core)
         return self._class(core)

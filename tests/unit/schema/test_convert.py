@@ -476,6 +476,21 @@ def test_models_nest_in_dataclasses_in_lists():
     assert holder == Holder([Model(onDay=datetime.date(2020, 1, 2))], pathlib.Path("/tmp"), 3)
 
 
+def test_a_defaultdict_makes_what_is_missing_where_the_type_of_its_values_can():
+    assert decoder_of(collections.defaultdict[str, list[int]])({"a": [1]}).default_factory is list
+    assert decoder_of(collections.defaultdict[str, Documented])({}).default_factory is None
+
+
+def test_a_set_inside_a_pydantic_model_takes_duplicates_like_any_other():
+    class Tags(pydantic.BaseModel):
+        some: set[int]
+        fixed: frozenset[int]
+
+    fields = schema_of(Tags)["properties"]
+    assert fields == {name: {"type": "array", "items": INTEGER} for name in ("some", "fixed")}
+    assert schema_of(Tags, mode="output")["properties"]["some"]["uniqueItems"]
+
+
 def test_output_schemas_say_what_is_sent():
     assert schema_of(set[int], mode="output") == {"type": "array", "items": INTEGER, "uniqueItems": True}
     assert schema_of(decimal.Decimal, mode="output") == {"type": "string"}
@@ -535,7 +550,11 @@ def test_a_model_pydantic_cannot_describe_is_refused():
         (frozenset[int], [1], frozenset({1})),
         (collections.deque[int], [1], collections.deque([1])),
         (collections.OrderedDict[str, int], {"a": 1}, collections.OrderedDict(a=1)),
-        (collections.defaultdict[str, int], {"a": 1}, collections.defaultdict(None, a=1)),
+        (collections.defaultdict[str, int], {"a": 1}, collections.defaultdict(int, a=1)),
+        (collections.defaultdict[str, list[int]], {"a": [1]}, collections.defaultdict(list, a=[1])),
+        (collections.Counter[str], {"a": 1}, collections.Counter("a")),
+        (collections.Counter, {"a": 2}, collections.Counter("aa")),
+        (collections.Counter[pathlib.Path], {"a": 1}, collections.Counter([pathlib.Path("a")])),
         (collections.abc.Iterable[int], [1], [1]),
         (dict[int, str], {"1": "a"}, {1: "a"}),
         (dict[str, pathlib.Path], {"a": "b"}, {"a": pathlib.Path("b")}),

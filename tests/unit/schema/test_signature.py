@@ -330,6 +330,29 @@ def test_every_kind_of_callable_is_read(fn, description):
     assert signature.description == description
 
 
+def test_an_object_is_described_by_what_its_author_wrote_and_by_nothing_python_says():
+    class Silent:
+        def __call__(self, a: int) -> int: ...
+
+    class Described:
+        """Search the archive."""
+
+        def __call__(self, a: int) -> int: ...
+
+    class Decorator:
+        """Decorates."""
+
+        def __init__(self, fn):
+            functools.update_wrapper(self, fn)
+
+        def __call__(self, *args, **kwargs): ...
+
+    assert compile_signature(Silent()).description is None
+    assert compile_signature(Described()).description == "Search the archive."
+    assert compile_signature(functools.partial(Described())).description == "Search the archive."
+    assert compile_signature(Decorator(coroutine)).description == "Awaited."
+
+
 @pytest.mark.parametrize("annotation", [None, Any, object, typing.NoReturn, collections.abc.AsyncIterator[int], Ctx])
 def test_a_return_that_promises_no_structure_has_no_output_schema(annotation):
     def fn(): ...
@@ -722,3 +745,13 @@ def test_the_form_of_a_text_is_said_behind_what_the_author_says() -> None:
 def test_a_result_says_base64_by_the_keyword_for_it() -> None:
     """No provider sees a result's schema; validators and generators of types read it."""
     assert schema_of(bytes, mode="output") == {"type": "string", "contentEncoding": "base64"}
+
+
+Nested = typing.Union[int, list["Nested"]]  # noqa: UP007
+
+
+def test_a_type_that_names_itself_by_text_is_refused_with_what_to_write():
+    def fn(a: Nested): ...
+
+    with pytest.raises(DeclarationError, match=r"'Nested' is text inside another type.*`type Nested = ...`"):
+        compile_signature(fn)
