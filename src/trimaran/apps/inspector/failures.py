@@ -56,6 +56,7 @@ _HINTS: Final[dict[str, str]] = {
     "TimedOut": "Allow more time in the server's options, or look at its stderr: it may still be at work.",
     "ConnectFailed": "Run the doctor: it says where the connection fails.",
     "ConnectionLost": "The server, or something on the way, ended the connection. The next call connects again.",
+    "UnexpectedStatus": "Is this the address of an MCP server, with its path? The doctor looks at what answers there.",
     "Unauthorized": "Log in, step by step; or add the server again with a token or a header.",
     "UnsupportedVersion": "Try another era or revision.",
     "Unsupported": "The server did not declare this capability.",
