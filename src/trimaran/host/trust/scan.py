@@ -14,7 +14,7 @@ import re
 from collections.abc import Container, Iterator, Mapping
 from typing import Any, Final, cast, final
 
-from msgspec import Raw, Struct, to_builtins
+from msgspec import Raw, Struct, json, to_builtins
 from msgspec.structs import replace
 
 from trimaran.depth import decode_json
@@ -305,11 +305,15 @@ def _argument_texts(node: object, where: str, depth: int) -> Iterator[tuple[str,
 def clean_text(text: str) -> str:
     """The text without what nobody can see, and without pictures whose address would carry data away."""
     text = strip_hidden(text)
-    if "](http" not in text and "<img" not in text.lower():
+    if not _may_have_picture(text):
         return text
     for match in reversed(list(leaking_images(text))):
         text = f"{text[: match.start()]}[picture left out: its address carries data]{text[match.end() :]}"
     return text
+
+
+def _may_have_picture(text: str) -> bool:
+    return "](" in text or "<img" in text.lower()
 
 
 def clean_json(value: Any) -> Any:
@@ -337,6 +341,9 @@ def _cleaned(value: Any, depth: int) -> Any:
 
 def clean_tool(tool: Tool) -> Tool:
     """The definition as a model gets it. The names of the tool and of its arguments stay: the server knows no others."""
+    whole = json.encode(tool).decode()
+    if not (has_invisible(whole) or _may_have_picture(whole)):
+        return tool
     changes: dict[str, Any] = {}
     for field in ("title", "description"):
         text = getattr(tool, field)

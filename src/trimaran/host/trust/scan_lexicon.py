@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final, NamedTuple
 
 
@@ -380,7 +380,6 @@ _MOST: Final = 3  # of one kind; a fourth says nothing new
 class _Ideas(NamedTuple):
     """The patterns of one language, and how far apart its ideas may stand."""
 
-    signs: frozenset[str] | re.Pattern[str]
     sign: re.Pattern[str]
     ignore: re.Pattern[str]
     orders: re.Pattern[str]
@@ -393,7 +392,10 @@ class _Ideas(NamedTuple):
     reach: int
 
 
-def _compiled(language: Language) -> _Ideas:
+@cache
+def _ideas_of(name: str) -> _Ideas:
+    """Compiled when a text of the language first comes: all of them are a third of what importing the scan takes."""
+    language = LANGUAGES[name]
     edge = r"\b" if language.is_spaced else ""
     gap = r"(?:\W{1,3}\w{1,20}){0,4}?\W{1,3}" if language.is_spaced else ".{0,10}?"
 
@@ -402,11 +404,10 @@ def _compiled(language: Language) -> _Ideas:
 
     never, tell = f"(?:{language.never}){edge}", f"(?:{language.tell})"
     silence = rf"{never}{gap}{edge}{tell}|{tell}\w{{0,12}}{gap}{edge}{never}" if language.never else tell
-    has_script = language.signs.startswith("[")
-    words = frozenset(language.signs.split())
     return _Ideas(
-        signs=re.compile(language.signs) if has_script else words,
-        sign=re.compile(language.signs if has_script else rf"(?<!\S)(?:{'|'.join(sorted(words))})(?!\S)"),
+        sign=re.compile(
+            language.signs if _has_script(language) else rf"(?<!\S)(?:{'|'.join(language.signs.split())})(?!\S)"
+        ),
         ignore=idea(language.ignore),
         orders=idea(language.orders),
         earlier=idea(language.earlier),
@@ -419,7 +420,14 @@ def _compiled(language: Language) -> _Ideas:
     )
 
 
-_IDEAS: Final = tuple(_compiled(language) for language in LANGUAGES.values())
+def _has_script(language: Language) -> bool:
+    return language.signs.startswith("[")
+
+
+_WORDS: Final = {
+    name: frozenset(language.signs.split()) for name, language in LANGUAGES.items() if not _has_script(language)
+}
+_SCRIPTS: Final = {name: re.compile(language.signs) for name, language in LANGUAGES.items() if _has_script(language)}
 _KEY_FILES: Final = re.compile(_KEY_FILE)
 _OUTWARD: Final = re.compile(_AWAY)
 
@@ -427,16 +435,10 @@ _OUTWARD: Final = re.compile(_AWAY)
 @lru_cache(maxsize=2)
 def _languages_of(text: str) -> tuple[_Ideas, ...]:
     words = frozenset(text.split())
-    is_ascii = text.isascii()
-    return tuple(
-        ideas
-        for ideas in _IDEAS
-        if (
-            not words.isdisjoint(ideas.signs)
-            if isinstance(ideas.signs, frozenset)
-            else not is_ascii and ideas.signs.search(text) is not None
-        )
-    )
+    names = [name for name, signs in _WORDS.items() if not words.isdisjoint(signs)]
+    if not text.isascii():
+        names += [name for name, signs in _SCRIPTS.items() if signs.search(text) is not None]
+    return tuple(map(_ideas_of, names))
 
 
 def _together(text: str, rarest: re.Pattern[str], others: tuple[re.Pattern[str], ...], reach: int) -> Iterator[str]:
