@@ -170,7 +170,7 @@ def for_older(raw: Raw, *, wraps: bool) -> Raw | None:
     return Raw(_write_for_older(bytes(raw), _PLAIN))
 
 
-class PromptAnswer(NamedTuple):
+class PlainReply(NamedTuple):
     """A whole answer of a target, which nothing has to be done with."""
 
     result: bytes
@@ -207,7 +207,7 @@ def _older_meta(raw: bytes, is_noted: bool) -> bytes:
 _known_older_meta: Final = functools.lru_cache(maxsize=256)(_older_meta)  # servers say the same in all their results
 
 
-def read_prompt_answer(body: bytes, id: int, envelope: Envelope | None, *, is_for_older: bool) -> PromptAnswer | None:
+def read_plain_reply(body: bytes, id: int, envelope: Envelope | None, *, is_for_older: bool) -> PlainReply | None:
     """The result in a reply of 2026-07-28; None for anything but a sound result of a few short texts.
 
     Args:
@@ -234,7 +234,7 @@ def read_prompt_answer(body: bytes, id: int, envelope: Envelope | None, *, is_fo
         return None
     if is_for_older:
         raw = _write_for_older(raw, envelope)
-    return PromptAnswer(raw, texts.is_error is True)
+    return PlainReply(raw, texts.is_error is True)
 
 
 def repair(raw: Raw) -> CallToolResult:

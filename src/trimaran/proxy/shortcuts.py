@@ -28,7 +28,7 @@ from trimaran.server.context import Context
 from trimaran.server.shortcuts import CallReceiver
 
 from .forwarding import passing_meta
-from .results import read_prompt_answer
+from .results import read_plain_reply
 
 if TYPE_CHECKING:
     from .upstream import Upstream
@@ -159,11 +159,11 @@ class _SentCall:
     def _read(self, body: bytes) -> bytes | None:
         """The result as the caller reads it; None if the usual way has to read the answer."""
         call, shortcut = self._call, self._shortcut
-        answer = read_prompt_answer(body, self._id, self._envelope, is_for_older=call.session is not None)
+        answer = read_plain_reply(body, self._id, self._envelope, is_for_older=call.session is not None)
         if answer is None:
             return None
         control = shortcut.upstream.control
-        if control is not None and not control.note_prompt_answer(call, shortcut.name, answer, self._started):
+        if control is not None and not control.note_plain_reply(call, shortcut.name, answer, self._started):
             return None
         return answer.result
 

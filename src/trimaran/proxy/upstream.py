@@ -59,7 +59,7 @@ from .definitions import (
 )
 from .forwarding import describe_failure, forward, malformed, read_result, send
 from .parked_calls import ParkedCalls, RoundEnd, raise_error
-from .results import MalformedResult, PromptAnswer, cache_hints, check_contents, check_messages
+from .results import MalformedResult, PlainReply, cache_hints, check_contents, check_messages
 from .shortcuts import ToolShortcut
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class CallControl(Protocol):
         """May a tool be called, and has nothing to be done before? False: `call` decides."""
         ...
 
-    def note_prompt_answer(self, call: IncomingCall, name: str, answer: PromptAnswer, began: float) -> bool:
+    def note_plain_reply(self, call: IncomingCall, name: str, answer: PlainReply, began: float) -> bool:
         """Take note of a call that was admitted at once, and is over. False: its answer cannot pass as it is."""
         ...
 

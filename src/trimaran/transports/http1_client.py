@@ -175,7 +175,7 @@ class PlainResponse:
             self._wake.set_result(None)
 
 
-class AnswerReceiver(Protocol):
+class ResponseReceiver(Protocol):
     """Takes the answer to a request that no task waits for."""
 
     def take(self, head: ResponseHead, body: bytes) -> None:
@@ -196,7 +196,7 @@ class Line(asyncio.Protocol):
         self._loop = loop  # asking for it takes a system call on 3.11
         self._transport: Any = None
         self._head: asyncio.Future[PlainResponse] | None = None
-        self._receiver: AnswerReceiver | None = None
+        self._receiver: ResponseReceiver | None = None
         self._response: PlainResponse | None = None
         self._reader: ResponseReader | None = None
         self._url = ""
@@ -221,7 +221,7 @@ class Line(asyncio.Protocol):
         self._pool.write(self._transport, data, self._loop)
         return head
 
-    def send_for(self, receiver: AnswerReceiver, url: str, data: bytes) -> None:
+    def send_for(self, receiver: ResponseReceiver, url: str, data: bytes) -> None:
         """Send a request whose answer is handed to a receiver."""
         self._url = url
         self._receiver = receiver
@@ -446,7 +446,7 @@ class PlainPool:
             return None
         return line, line.send(url, b"%bContent-Length: %d\r\n\r\n%b" % (start, len(body), body))
 
-    def post_for(self, receiver: AnswerReceiver, url: str, start: bytes, body: bytes) -> Line | None:
+    def post_for(self, receiver: ResponseReceiver, url: str, start: bytes, body: bytes) -> Line | None:
         """The same for an answer that no task waits for: the connection that it comes on."""
         line = self._take()
         if line is not None:

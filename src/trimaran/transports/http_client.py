@@ -39,7 +39,7 @@ from trimaran.protocol.read_reply import Frame, excerpt, read_frame
 from trimaran.protocol.sse import SseEvent, SSEParser
 
 from .failure_reasons import connection_hint, connection_reason
-from .http1_client import AnswerReceiver, Line, PlainPool, PlainResponse, Response
+from .http1_client import Line, PlainPool, PlainResponse, Response, ResponseReceiver
 from .http_auth import NOTHING, HttpAuth, SentCredentials
 from .http_tap import HttpTap, TappedResponse
 from .name_lookup import Resolver
@@ -172,7 +172,7 @@ class HttpWire:
             return None
         return pool.post(self.url, start, body)
 
-    def post_for(self, receiver: AnswerReceiver, body: bytes, headers: SharedHeaders) -> Line | None:
+    def post_for(self, receiver: ResponseReceiver, body: bytes, headers: SharedHeaders) -> Line | None:
         """The same for an answer that no task waits for: the connection that it comes on."""
         start, pool = self._starts.get(headers), self._pool
         if start is None:
@@ -573,7 +573,7 @@ class HttpLink:
         self._under_way = 0
         self._idle = asyncio.Event()
 
-    def post_for(self, receiver: AnswerReceiver, message: bytes, headers: SharedHeaders) -> Line | None:
+    def post_for(self, receiver: ResponseReceiver, message: bytes, headers: SharedHeaders) -> Line | None:
         """Send a request that no task waits for; None if it has to be sent by `request`.
 
         The answer is not measured: one that came in one read is no larger than that.

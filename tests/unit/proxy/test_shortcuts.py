@@ -15,7 +15,7 @@ from tests.support.until import soon, until
 import trimaran.server.running_calls
 from trimaran import Client, Server, connect
 from trimaran.errors import CallError
-from trimaran.proxy.results import read_prompt_answer
+from trimaran.proxy.results import read_plain_reply
 from trimaran.proxy.shortcuts import ToolShortcut
 from trimaran.serve import HttpServer
 from trimaran.transports.engine import engines_of
@@ -310,7 +310,7 @@ RESULT = '{"content":[{"type":"text","text":"x"}]}'
     ],
 )
 def test_a_plain_answer_is_read_however_it_is_written(body: str) -> None:
-    answer = read_prompt_answer(body.encode(), 7, None, is_for_older=False)
+    answer = read_plain_reply(body.encode(), 7, None, is_for_older=False)
     assert answer is not None
     assert json.loads(answer.result) == json.loads(body)["result"]
 
@@ -341,4 +341,4 @@ def test_a_plain_answer_is_read_however_it_is_written(body: str) -> None:
 )
 def test_any_other_answer_is_left_to_the_usual_way(body: bytes) -> None:
     for is_for_older in (False, True):
-        assert read_prompt_answer(body, 7, None, is_for_older=is_for_older) is None
+        assert read_plain_reply(body, 7, None, is_for_older=is_for_older) is None

@@ -31,7 +31,7 @@ from trimaran.host.permissions.policy import Decision
 from trimaran.host.permissions.subjects import Subject
 from trimaran.protocol.inbound import IncomingCall
 from trimaran.protocol.mask import MASK, secrets_in
-from trimaran.proxy.results import PromptAnswer
+from trimaran.proxy.results import PlainReply
 from trimaran.proxy.upstream import AdmittedCall, Upstream
 from trimaran.server.access import owner_text
 from trimaran.server.context import Context
@@ -255,7 +255,7 @@ class ServerControl:
             return False
         return access.decide(call.principal, act).is_allowed
 
-    def note_prompt_answer(self, call: IncomingCall, name: str, answer: PromptAnswer, began: float) -> bool:
+    def note_plain_reply(self, call: IncomingCall, name: str, answer: PlainReply, began: float) -> bool:
         """Take note of a call that was admitted at once. False if its answer is too large, or holds a secret."""
         size, most = len(answer.result), self._output.bytes
         if most is not None and size > most:
