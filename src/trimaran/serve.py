@@ -142,7 +142,7 @@ class RunOptions(HttpOptions, total=False):
 
 def engine(server: Server, path: str = "/mcp", **options: Unpack[AsgiOptions]) -> Engine:
     """The endpoint, for any HTTP server to carry."""
-    check_options(options, AsgiOptions.__annotations__, "the endpoint")
+    check_options(options, {*AsgiOptions.__annotations__, "path"}, "the endpoint")
     auth, rate_limit, public_url = options.get("auth"), options.get("rate_limit"), options.get("public_url")
     share(server, options.get("store"))
     _hand_on_tasks(server, options.get("tasks"))

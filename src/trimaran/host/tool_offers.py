@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, Literal, final
 
 from trimaran.errors import ConfigError
+from trimaran.option_names import check_options
 from trimaran.types import Json
 
 from .config import HostConfig
@@ -81,6 +82,10 @@ class ToolOffers:
         """The tools in this format; the same object until the catalog changes."""
         if format is None and budget is not None:
             raise ConfigError('a budget is for tools in a format: write tools(format="anthropic", budget=8000)')
+        if format is not None and options:
+            from trimaran.format.providers import FormatOptions
+
+            check_options(options, {*FormatOptions.__annotations__, "format", "budget"}, "a host's list of tools")
         budget = None if format is None else self._budget_or(budget)
         offer = self._current().get(format, options, self._catalog.entries, budget=budget)
         if not offer.shortened <= self._model_calls.shortened:

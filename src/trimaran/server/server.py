@@ -393,7 +393,7 @@ class Server:
         if not isinstance(other, Server):
             other = Server.proxy(other, **options)
         elif options:
-            hint = suggestion(next(iter(options)), ("include", "exclude", "read_only", "transforms"))
+            hint = suggestion(next(iter(options)), ("prefix", "include", "exclude", "read_only", "transforms"))
             raise DeclarationError(
                 f"{', '.join(options)}: options of a connection, and a Server needs none{hint and ';' + hint}"
             )

@@ -318,9 +318,11 @@ async def test_an_option_that_a_format_lacks_is_told_with_those_that_it_has() ->
         with pytest.raises(ConfigError, match="no format 'antropic'; did you mean 'anthropic'\\?"):
             tools(format="antropic")
         with pytest.raises(
-            ConfigError, match="'stric'; did you mean 'strict'\\? the format 'openai' takes fit, strict"
+            ConfigError, match="'stric'; did you mean 'strict'\\? a host's list of tools takes budget, fit"
         ):
             tools(format="openai", stric=True)
+        with pytest.raises(ConfigError, match="'budgt'; did you mean 'budget'"):
+            tools(format="openai", budgt=8000)
         with pytest.raises(ConfigError, match="the format 'gemini' takes fit, openapi"):
             tools(format="gemini", strict=True)
         with pytest.raises(ConfigError, match="unknown option 'strict'"):

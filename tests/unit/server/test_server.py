@@ -835,7 +835,9 @@ async def test_a_misspelt_way_to_serve_is_refused_with_the_nearest(
 
 
 def test_a_misspelt_option_of_the_app_is_refused_with_the_nearest() -> None:
-    with pytest.raises(ConfigError, match="unknown option 'pth'.* the endpoint takes .*allowed_hosts"):
+    with pytest.raises(
+        ConfigError, match="unknown option 'pth'; did you mean 'path'\\? the endpoint takes .*allowed_hosts.*path"
+    ):
         Server("x").asgi(pth="/mcp")  # pyright: ignore[reportCallIssue]
     with pytest.raises(ConfigError, match="unknown option 'allowed_orgins'; did you mean 'allowed_origins'"):
         Server("x").asgi(allowed_orgins=[])  # pyright: ignore[reportCallIssue]

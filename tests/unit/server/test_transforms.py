@@ -581,6 +581,7 @@ WRONG: list[tuple[Any, str]] = [
     ({"transforms": {"serch": {"name": "x"}}}, "there is no tool 'serch'; did you mean 'search'? there are: count,"),
     ({"include": ["pey"]}, "mount of the server 'shop': there is no tool 'pey'; did you mean 'pay'?"),
     ({"includ": ["pay"]}, "includ: options of a connection, and a Server needs none; did you mean 'include'?"),
+    ({"prefx": "a"}, "prefx: options of a connection, and a Server needs none; did you mean 'prefix'?"),
     ({"include": "pay"}, 'include must be a list of names, patterns and tags, include=["search_*", "tag:billing"]'),
     ({"transforms": {"search": {"arguments": {"p": {"name": "x"}}}}}, "tool 'search' has no argument 'p'"),
     ({"transforms": {"search": {"arguments": {"q": {"hidden": True}}}}}, "argument 'q' is required"),
