@@ -145,7 +145,7 @@ class RunningCalls:
                 raise exchange.failure or Abandoned from None
             if exchange.expired:
                 _absorb(task)
-                raise timed_out(call) from None
+                raise exchange.failure or timed_out(call) from None
             if self._is_stopping:
                 _absorb(task)
                 raise ProtocolError.internal_error(

@@ -22,7 +22,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from trimaran.auth.limits import Buckets, read_rate
-from trimaran.errors import CODE_INVALID_REQUEST, ProtocolError, ToolError
+from trimaran.errors import CODE_INTERNAL, CODE_INVALID_REQUEST, ProtocolError, ToolError
 from trimaran.host.connect_plan import ConnectPlan
 from trimaran.host.output_limits import OutputLimits, limit_output, surely_fits
 from trimaran.host.permissions.audit import AuditLog
@@ -304,6 +304,7 @@ class ServerControl:
         except asyncio.CancelledError:
             if ctx.call.exchange.expired:
                 kind = "timed_out"
+                ctx.call.exchange.failure = self._late(ctx.call)
             else:
                 status = "cancelled"
             raise
@@ -317,6 +318,10 @@ class ServerControl:
         finally:
             self.active -= 1
             self._note(act, caller_name(principal), method, status, kind, time.perf_counter() - started, size)
+
+    def _late(self, call: IncomingCall) -> ProtocolError:
+        text = f"{self.name} did not answer within {call.timeout or 0:g} s"
+        return ProtocolError(CODE_INTERNAL, text, {"upstream": self.name, "kind": "timed_out"}, status=200)
 
     def _send(
         self, upstream: Upstream, ctx: Context, method: str, params: dict[str, Any], name: str

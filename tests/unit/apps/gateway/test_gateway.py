@@ -200,7 +200,8 @@ async def test_an_upstream_that_stalls_or_floods_costs_its_own_callers_only(tmp_
             assert (await soon(client.call_tool("calm_sail", {"boat": "Ida"}))).data == "Ida sails"
         with pytest.raises(CallError) as raised:
             await soon(stalled)
-        assert raised.value.data == {"kind": "timed_out"}
+        assert raised.value.data == {"upstream": "boats", "kind": "timed_out"}
+        assert "boats did not answer within" in raised.value.message
         assert ("error", "timed_out") in {(call.status, call.kind) for call in gateway.controls.recent}
         with pytest.raises(CallError) as raised:
             await soon(flooded)
