@@ -11,7 +11,7 @@ is told why.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, final
 
 import msgspec
@@ -147,3 +147,15 @@ def relay_request(
     if tool.headers is not None:
         headers = dict(tool.headers.mirror(as_object(_decode(params["arguments"])) or {}))
     return connection.relay(method, params, name, headers, relay, is_repeatable=tool.is_repeatable)
+
+
+def hear_notices(client: Client, hear: Callable[[str, dict[str, Any]], None]) -> None:
+    """Hear what the server tells, beside the client itself; progress is not among it."""
+    connection = client._connection  # pyright: ignore[reportPrivateUsage] - a seam for proxies
+    own = connection.on_notice
+
+    def both(method: str, params: dict[str, Any]) -> None:
+        own(method, params)
+        hear(method, params)
+
+    connection.on_notice = both

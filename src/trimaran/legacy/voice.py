@@ -90,7 +90,7 @@ class LegacyVoice:
         if method != "elicitation/create":
             return params
         if params.get("mode") == "url":
-            return {**params, "elicitationId": self._session.next_id()}
+            return {"elicitationId": self._session.next_id(), **params}  # a proxied question has one
         form = {k: v for k, v in params.items() if k != "mode" or version >= V2025_11}
         return {**form, "requestedSchema": revise_form(params["requestedSchema"], version)}
 

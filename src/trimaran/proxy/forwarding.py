@@ -59,6 +59,7 @@ from trimaran.server.running_calls import resume
 from trimaran.types import Json, as_object
 
 from .results import MalformedResult, for_older, is_sound, repair
+from .url_elicitations import note_question, note_refusal
 
 _log: Final = BoundedLog("trimaran.server")
 
@@ -263,10 +264,17 @@ class PassingRelay(Relayed):
 class LiveRelay(Relayed):
     """The caller can be asked while its call waits."""
 
+    def __init__(self, call: IncomingCall, client: Client | None = None) -> None:
+        super().__init__(call)
+        self._client = client
+        """Of the target, where the caller is told of the ends of URL elicitations."""
+
     def can_answer(self, method: str) -> bool:
         return method in QUESTIONS
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> Any:
+        if self._client is not None:
+            note_question(self._client, self.call, params)
         return await answer_live(self.call, method, params)
 
 
@@ -303,11 +311,12 @@ async def forward(client: Client, call: IncomingCall, params: dict[str, Any], na
         if call.exchange.rounds is not None:
             params = _with_answers(call, params)
     else:
-        relay = LiveRelay(call)
+        relay = LiveRelay(call, client)
     relay.sent, call.exchange.sent = call.exchange.sent, None
     try:
         raw, asks_for_input = await relay_request(client, call.method, params, name, relay)
     except Error as error:
+        note_refusal(client, call, error)
         raise _translate(error, call, name, target) from error
     if asks_for_input and isinstance(voice, ModernVoice):
         _end_round(raw, call, voice, target)
