@@ -1,7 +1,7 @@
 """Log what a stranger can cause any number of times: some lines of each kind in a minute, then how many more there were.
 
-A refused credential is worth a line, and a million of them would fill the disk. What is trouble of our own is in
-`outage_log.py`; what must be complete is in the audit log.
+A refused credential is worth a line, and a million of them would fill the disk. Our own outages are in
+`outage_log.py`; records that must be complete are in the audit log.
 """
 
 from __future__ import annotations

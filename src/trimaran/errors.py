@@ -98,8 +98,8 @@ CODE_UNSUPPORTED_VERSION: Final = -32022
 CODE_RESOURCE_NOT_FOUND: Final = -32002
 CODE_URL_ELICITATION_REQUIRED: Final = -32042
 
-# What a peer of any era may infer from the status alone: 404 for "no such method", 400 for the rest that the
-# caller can fix, 500 for what it cannot.
+# The status tells a peer of any era: 404 is "no such method", 400 is any other mistake that the caller can fix, 500
+# is one that it cannot fix.
 _STATUS: Final = {
     CODE_PARSE: 400,
     CODE_INVALID_REQUEST: 400,
@@ -172,8 +172,8 @@ class ProtocolError(Error):
     def wrap(cls, anything: object) -> ProtocolError:
         """Turn any value into a protocol error: one stays itself, everything else is an internal error (R278).
 
-        Only words that were meant for the peer become its message: a string, or a `ToolError`. What any other
-        exception says stays here, as the `__cause__`, for your log.
+        Only words that were meant for the peer become its message: a string, or a `ToolError`. The text of any
+        other exception stays here, as the `__cause__`, for your log.
         """
         if isinstance(anything, ProtocolError):
             return anything

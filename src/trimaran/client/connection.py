@@ -662,7 +662,7 @@ class Connection:
                 self._calls.discard(call)
 
     def _late(self, method: str, patience: Deadline) -> str:
-        # What a look at the list of tools has taken off the limit is no news.
+        # Round: a lookup of the list of tools may have taken a fraction off the limit.
         limit = round(patience.limit, 1) if patience.limit > 1 else patience.limit
         text = f"no answer to {method} within {limit:g} s from {self.dialer.describe()}"
         live = self._live or self._last

@@ -75,7 +75,7 @@ class Channel(Protocol):
         ...
 
     async def close(self) -> None:
-        """End it, from any task and any number of times. Nothing of it runs afterwards."""
+        """End it, from any task and any number of times. None of its tasks runs afterwards."""
         ...
 
     def describe(self) -> str:
@@ -103,7 +103,7 @@ class Inbox(Protocol):
         ...
 
     def gap(self) -> None:
-        """What the server said by itself may have been missed for a moment."""
+        """Announcements of the server may have been missed for a moment."""
         ...
 
     def lost(self, error: Error | None) -> None:

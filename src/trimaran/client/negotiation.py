@@ -1,7 +1,7 @@
 """How a client and a server that know nothing of each other find a revision they both speak.
 
-The modern greeting comes first, then the handshake, then (over HTTP) the transport of 2024. What each failure of the
-greeting means is one table, `_verdict`; the rule behind it: only an error that the modern specification defines, or a
+The modern greeting comes first, then the handshake, then (over HTTP) the transport of 2024. One table, `_verdict`, says
+what each failure of the greeting means. The rule behind it: only an error that the modern specification defines, or a
 real DiscoverResult, proves a modern server. Everything else (any other code, an HTML page, silence, a child that dies of
 an unknown message) is how older servers react to something they have never heard of.
 

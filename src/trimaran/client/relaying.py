@@ -54,7 +54,7 @@ class SentRequest:
         self.message = message
         self.headers = headers
         self.sending = sending
-        """What `PostingLink.request` waits for."""
+        """`PostingLink.request` waits for it."""
 
 
 class Relay(Protocol):

@@ -1,7 +1,7 @@
 """A task on the server, as its caller holds it: wait for it, watch it, end it, or come back to it later.
 
-`await task` is the tool's result, as `call_tool` would have given it. What the task asks on its way is answered by the
-client's handlers, once for each question. The handle knows nothing but the task's id that the server would not tell again,
+`await task` is the tool's result, as `call_tool` would have given it. The client's handlers answer the task's
+questions, each once. The handle knows nothing but the task's id that the server would not tell again,
 so an id that was written down is enough to go on after a restart: `client.task(id)`.
 
 On 2026-07-28 the server is asked again and again, at the pace it wishes for; on 2025-11-25 it is asked once, and answers when

@@ -748,7 +748,7 @@ class Host:
     def budget_plan(
         self, format: Format = "anthropic", *, budget: int | None = None, **options: Unpack[FormatOptions]
     ) -> BudgetPlan | None:
-        """What `tools(format, budget=...)` declares of each tool, and what was cut; None without a budget."""
+        """The detail at which `tools(format, budget=...)` declares each tool, and the cuts; None without a budget."""
         return self._offers.get(format, options, budget).plan
 
     # --- code instead of calls ---------------------------------------------------------------------------------------
@@ -851,8 +851,8 @@ class Host:
             on_progress: Called with (progress, total, message).
             approved: A person asked for exactly this call, so a rule that says "ask" is answered. A rule that denies
                 still denies. Never pass it for a call that a model makes.
-            conversation: Whose call it is, where one host serves several conversations: what the tools of one brought in
-                tightens its own calls only.
+            conversation: The conversation of the call, if one host serves several: the results of one tighten its own
+                calls only.
 
         Raises:
             UnknownName: no tool has this name.

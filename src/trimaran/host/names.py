@@ -67,7 +67,7 @@ _LOOKS_DIGESTED: Final = re.compile(rf"_[0-9a-f]{{{_DIGEST},}}$")
 # Names of tools that are gone, remembered so that no other tool takes them. A server that renames its tools all the time
 # would otherwise fill the memory.
 _MOST_REMEMBERED: Final = 10_000
-# Of these names together: real ones have some dozens each, and a server may have called a tool by a name of megabytes.
+# The sum over these names: real ones have some dozens each, and a server may have called a tool by a name of megabytes.
 _MOST_CHARACTERS: Final = 4_000_000
 
 Reason: TypeAlias = Literal["no_separator", "unknown_server", "unknown_tool"]

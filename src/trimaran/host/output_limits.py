@@ -96,8 +96,8 @@ class OutputLimits(Struct, frozen=True, kw_only=True):
 def cut_text(text: str, most: int) -> str:
     """The longest good beginning of a text that is at most so many bytes of UTF-8.
 
-    It ends after a line if one ends in its last fifth, else before a blank there, else at a character. What shows as one
-    character is not divided: no UTF-8 sequence, no surrogate pair, no letter from its accents, no `\\r` from its `\\n`.
+    It ends after a line if one ends in its last fifth, else before a blank there, else at a character. It does not divide
+    a visible character: no UTF-8 sequence, no surrogate pair, no letter from its accents, no `\\r` from its `\\n`.
     """
     data = text.encode("utf-8", "surrogatepass")
     if len(data) <= most:

@@ -117,7 +117,7 @@ class ToolCatalog:
         ]
 
     def _choice(self, address: Address) -> Choice | None:
-        """What `mcp.toml` says about a tool under a budget; what it says about the tool goes before what it says of the server."""
+        """The choice of `mcp.toml` for a tool under a budget; the tool's own entry goes before that of the server."""
         plan = self._servers.plans.get(address.server)
         entry = None if plan is None else plan.entry
         if entry is None:

@@ -11,8 +11,8 @@ Each event of a call has a number, so a batch of unknown fate is written again, 
 session's own stream have no number and may be stored twice. They have a mark, by which readers skip the second one.
 
 A failed batch is tried again as soon as the store accepts anything, and then in smaller ones. So an event that no store
-accepts ends up alone, and is left out after a few attempts: it does not delay the others. Of an incomplete stream only the
-last event stays, which is the answer to its call.
+accepts ends up alone, and is left out after a few attempts: it does not delay the others. If a stream is incomplete,
+only its last event stays, which is the answer to its call.
 """
 
 from __future__ import annotations

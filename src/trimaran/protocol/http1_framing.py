@@ -114,8 +114,8 @@ class RequestReader:
     """Reads the requests of one connection from pieces of any size.
 
     `feed` puts each whole request into `requests`, with its body, or `TOO_LARGE` in place of one over the limit; nothing
-    is read after that. llhttp does the reading. What it lets through and we refuse is checked as it is read: the
-    `on_...` methods are called by the parser.
+    is read after that. llhttp does the reading. Our stricter rules are checked as it reads: the parser
+    calls the `on_...` methods.
     """
 
     __slots__ = (

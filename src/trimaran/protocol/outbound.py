@@ -2,8 +2,8 @@
 
 Pure. A `Writer` belongs to one server: it knows how the server signs its modern results (`serverInfo` in `_meta`) and
 how users' own types are encoded. Results are structs of `types/`; the writer completes those meant for a modern peer
-with what every modern result must carry and leaves those for a legacy peer bare. What an older revision does not know
-at all is taken out by `protocol/older_revisions.py`, before.
+with what every modern result must carry and leaves those for a legacy peer bare. `protocol/older_revisions.py` takes
+out the fields that an older revision does not know at all, before.
 """
 
 from __future__ import annotations

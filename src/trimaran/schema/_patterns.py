@@ -1,8 +1,8 @@
 """Regular expressions that JavaScript (with its `u` flag), Python and Rust read alike.
 
 A client that cannot compile one pattern may lose the whole server. JSON Schema means JavaScript's, clients in Python use
-their own. So groups lose their names, ends of the text are `^` and `$`, and only what must be escaped is. What one of them
-does not have at all (inline flags, atomic groups, conditions, classes by property) has no spelling.
+their own. So groups lose their names, ends of the text are `^` and `$`, and only what must be escaped is. A feature that
+one of them lacks (inline flags, atomic groups, conditions, classes by property) has no spelling.
 """
 
 from __future__ import annotations

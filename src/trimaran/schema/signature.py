@@ -273,7 +273,7 @@ def _unwrap(fn: Any) -> tuple[Any, set[str]]:
 
 
 def _docstring(fn: Any, inner: Any) -> str | None:
-    """What the author wrote about a callable: of an object, on itself, on its `__call__`, or on its class."""
+    """The docstring of a callable; for an object, its own, that of its `__call__`, or that of its class."""
     if inspect.isroutine(fn):
         return inspect.getdoc(fn)
     while isinstance(fn, functools.partial):

@@ -1,8 +1,8 @@
 """Describe an annotation as JSON Schema 2020-12, compactly, in the part of it that every client reads.
 
 Every named type becomes one definition under `$defs`, so recursion ends and a model used twice is written once; at
-the end a definition used only once is put in its place. No `title` is made up from a name. What a schema admits and
-what `_decode.py` accepts must be the same: a rule added here is a rule there.
+the end a definition used only once is put in its place. No `title` is made up from a name. A schema must admit
+exactly what `_decode.py` accepts: a rule added here is a rule there.
 
 Clients hold results against these schemas with validators of every age, some of which refuse a schema for one word they
 do not know. So a `type` is one word, bounds stand where the type stands, and nothing is promised that a value may break:

@@ -86,7 +86,7 @@ class Context(Generic[State, Lifespan]):
         self.params: Mapping[str, object] = params or {}
         """The variables a resource template matched."""
 
-    # Who calls, and how
+    # The caller
 
     @property
     def call(self) -> IncomingCall:

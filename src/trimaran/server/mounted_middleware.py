@@ -1,8 +1,8 @@
 """The middleware of a mounted server, around the calls that it serves: of its tools, its prompts and its resources.
 
 It runs inside that of the outer server, and sees the name that its own server gave to the tool or prompt. Arguments are those
-that the caller sent. Lists, completion and everything else belong to the server that is served. What extensions put around
-calls stays with their server: the outer one has tasks and telemetry of its own.
+that the caller sent. Lists, completion and everything else belong to the server that is served. Wrappers of extensions
+stay with their server: the outer one has tasks and telemetry of its own.
 """
 
 from __future__ import annotations

@@ -482,7 +482,7 @@ class Server:
         """Whether an extension of this identifier is enabled."""
         return identifier in self._extensions
 
-    # What the server says about itself
+    # The server's description of itself
 
     def capabilities(self) -> dict[str, Json]:
         """The capabilities advertised: derived from what is declared or implemented, or as overridden."""

@@ -2,7 +2,7 @@
 
     request -> `Tools.take_shortcut` -> `Shortcut` -> the target ... its answer -> `CallReceiver.receive` -> reply
 
-A call of a tool that lives on another server waits for that server, and does nothing else. What a waiting call may need (a
+A call of a tool that lives on another server waits for that server, and does nothing else. The machinery of a waiting call (a
 task, a deadline, a watch on its client, signs of life, a stream) costs more than the passing on, and nearly no call needs it.
 
 A call may take a shortcut if nothing has to be decided about it but what can be decided at once, and if its deadline is far.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class CallReceiver(Protocol):
-    """Who replies to a call that took a shortcut."""
+    """Replies to a call that took a shortcut."""
 
     def receive(self, result: bytes) -> None:
         """Reply with the target's result, which is written as this caller reads it."""

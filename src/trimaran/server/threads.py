@@ -5,7 +5,7 @@ so that a stuck tool cannot keep the process from ending. A handler runs in a co
 A cancelled caller stops waiting at once; the thread runs on and its result is dropped, unless the handler watches
 `ctx.cancelled`. The pool grows by need up to its size; a thread that has been idle for half a minute goes.
 
-A job that finds no thread waits in a queue, and leaves it when its caller does. Whoever made the call can tell from its
+A job that finds no thread waits in a queue, and leaves it when its caller does. The caller can tell from its
 `Ticket` that it never began. Handlers that hang keep their threads; that shows in `busy` and `stalled`, and in the log.
 """
 

@@ -1,8 +1,8 @@
 """The checks of Origin, Host and CORS. Hosts are compared as parsed values, never by prefix.
 
 A browser sends Origin; a page elsewhere must not reach a server on this machine through it (DNS rebinding). So a foreign
-Origin is refused on every verb, and so is a foreign Host, unless the endpoint was bound to a public address. What an
-endpoint allows unless told otherwise:
+Origin is refused on every verb, and so is a foreign Host, unless the endpoint was bound to a public address. The
+defaults of an endpoint:
 
     bind                    Host                            Origin
     loopback                loopback                        loopback, any port; its own

@@ -4,7 +4,7 @@ The official Python SDK before 1.9 dies of a first message that it does not know
 the next line comes: each meeting would cost a second start. Which SDK a console script or an interpreter would load stands
 in the name of a directory beside it.
 
-Nothing is run and nothing is imported. What cannot be told is None, and what is told is a guess: a server on another library
+Nothing is run and nothing is imported. An unknown version is None, and a known one is a guess: a server on another library
 may live in the same environment, so callers compare it with the server's answer.
 """
 

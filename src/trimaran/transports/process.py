@@ -400,7 +400,7 @@ class _Child:
             os.close(self._pidfd)
             self._pidfd = None
 
-    # What it says
+    # Its output
 
     def take(self, data: bytes) -> None:
         """From stdout."""
@@ -491,7 +491,7 @@ class _Child:
             self._is_held = is_held
             (pipe.pause_reading if is_held else pipe.resume_reading)()
 
-    # What it is told
+    # Its input
 
     async def send(self, data: bytes) -> None:
         if self._stdin is None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .engine import Engine, Pairs
 
 MAX_BYTES: Final = 16 * 1024
-"""Of a request that may take a shortcut. Ten thousand of them are 160 MB, which nothing else counts."""
+"""The largest request that may take a shortcut. Ten thousand of them are 160 MB, which nothing else counts."""
 
 
 class RelayingConnection(Protocol):

@@ -1,6 +1,6 @@
 """The vocabulary of the wire: one file per page of the specification, no behaviour.
 
-Names follow the newest revision. What an older one lacks or spells otherwise is `protocol/older_revisions.py`'s business.
+Names follow the newest revision. `protocol/older_revisions.py` knows what older ones lack or spell otherwise.
 """
 
 from .completion import (

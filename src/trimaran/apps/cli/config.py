@@ -1,6 +1,6 @@
 """`trimaran config`: is the host's configuration good, what does it say, and servers from other programs' files and back.
 
-Nothing is connected to and nothing started: `check` reads files, and looks whether commands are there. What is shown is
+Nothing is connected to and nothing started: `check` reads files, and looks whether commands are there. The output is
 masked: names of variables and headers, not their values. Files are changed in place and whole, with a backup beside them.
 
 `trust` is the exception: a person who is to trust a file sees the commands in it whole, since a command could be made to

@@ -1,7 +1,7 @@
 """`trimaran install`: put a server of yours into another program's configuration, so that it starts it.
 
-The file is imported here, once: a mistake in it is better heard now than looked for in the other program's log. What is
-written are whole paths, since those programs start servers from a directory of their own, with little in PATH.
+The file is imported here, once: a mistake in it is better heard now than looked for in the other program's log. The
+entry has whole paths, since those programs start servers from a directory of their own, with little in PATH.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
     Compare @docs:readme with this.         a message: everything else
 
 Arguments are read by the tool's schema, as on the command line: `key=value`, `key:=JSON`, or one JSON object for all of
-them, which is then sent as it is. A tool that needs one text and nothing else takes it without a name. What cannot be meant
-is a `LineError` that says what would do: a misspelt tool is not a message, and a misspelt argument is not sent.
+them, which is then sent as it is. A tool that needs one text and nothing else takes it without a name. A line that cannot
+be right is a `LineError` with the remedy: a misspelt tool is not a message, and a misspelt argument is not sent.
 
 Nothing is called here.
 """

@@ -6,7 +6,7 @@ It brings `skills/list`, `skills/get` and `resources/directory/read`, and makes 
 SKILL.md is listed among the server's own, the rest is read by its URI. URIs are looked up whole in a table of what was found
 on disk, so no path of a caller's ever reaches the file system.
 
-The folder is looked at again whenever skills are asked for. What is sent is what the listing says: a file that changed since
+The folder is looked at again whenever skills are asked for. It sends what the listing says: a file that changed since
 the last look is noticed when it is read, by its digest, and the listing follows first. Listeners hear that the list
 of resources changed. A skill that breaks while the server runs is left out and complained about in the log; one that is
 broken at the start is a DeclarationError.

@@ -1,6 +1,6 @@
 """The types of a configuration: values, and the place of each.
 
-Nothing here reads or checks anything; `entry.py` makes entries, `load.py` makes the whole. What a file left open is None
+Nothing here reads or checks anything; `entry.py` makes entries, `load.py` makes the whole. A setting that a file leaves open is None
 where the environment or the host decides (R269), and the default where this file alone does.
 
 The repr of an entry has no secrets. `table` is the entry as it was written, variables unexpanded.
@@ -131,7 +131,7 @@ class RuleEntry(Struct, frozen=True, kw_only=True):
 
 @final
 class TrustEntry(Struct, frozen=True, kw_only=True):
-    """What `[trust]` and `[server.X.trust]` say about a server's words and data."""
+    """The settings of `[trust]` and `[server.X.trust]` for a server's texts and data."""
 
     scan: ScanMode | None = None
     """None leaves it to the host, then "ask"."""
@@ -154,7 +154,7 @@ class ContextEntry(Struct, frozen=True, kw_only=True):
 
 @final
 class ToolSettings(Struct, frozen=True, kw_only=True):
-    """What `[server.X.tools.Y]` says about one tool, or about those that a pattern means."""
+    """The settings of `[server.X.tools.Y]` for one tool, or for those that a pattern matches."""
 
     timeout: float | None = None
     touches: tuple[Touch, ...] | None = None

@@ -1,7 +1,7 @@
 """Servers from another program's file to ours, and back. Pure: texts in, texts out.
 
 An import is a table for each server, as `mcp.toml` has them, with what was left behind said in notes; a server
-that cannot be brought is skipped with the reason, the others are not. What is sent out is the other program's file with
+that cannot be brought is skipped with the reason, the others are not. An export is the other program's file with
 the entries in it and everything else as it was; an entry that is there already stays unless it is to be replaced.
 """
 

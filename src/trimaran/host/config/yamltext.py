@@ -1,7 +1,7 @@
 """Goose's YAML as text: read it, and put one entry into it without touching the rest.
 
 Pure. It is read by the small strict reader that skills have, which refuses what it does not know by line; so a file that
-uses more of YAML than Goose itself writes is left alone, and the entry is shown to be added by hand. What is put in is
+uses more of YAML than Goose itself writes is left alone, and the entry is shown to be added by hand. The result is
 read again before anybody sees it.
 """
 

@@ -18,7 +18,7 @@ from .globs import Glob, Match, agree
 
 _DEEPEST: Final = 64  # of lists and objects; what nests deeper is not looked at closely
 _BITS: Final = 4096  # of an integer; much longer ones Python refuses to write out
-# What comes before a path, and cannot be left by `..`: of a URL the host, too.
+# The part before a path that `..` cannot leave: for a URL, its host too.
 _ROOT: Final = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*://[^/]*)?[/\\]?")
 # A path that has a shorter way: an empty segment, `.` or `..`.
 _ROUNDABOUT: Final = re.compile(r"//|(?:^|[/\\])\.\.?(?:[/\\]|$)")

@@ -33,7 +33,7 @@ class Match(IntEnum):
 
 
 def agree(fits: Iterable[Match]) -> Match:
-    """What several say who all mean the same thing: what they agree on, PERHAPS if they do not, NO if there are none."""
+    """The common verdict of several matches: the one they agree on, PERHAPS if they do not, NO if there are none."""
     verdict: Match | None = None
     for fit in fits:
         if verdict is None:
