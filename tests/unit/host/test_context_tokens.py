@@ -22,6 +22,18 @@ def test_the_estimate_is_never_below_the_true_number_and_at_most_half_above_it(n
     assert 1.0 <= estimate_tokens(text) / count_tokens(text) <= 1.5
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "新 帳 號 的 設 定 值 and 使 用 系 統 上 的 預 設 值 . 新 使 用 者 帳 號 將 產 生 一 些 系 統 檔 案 ， 使 用 者 目 錄 建 立",
+        "line-shadow-text, aurora-text, json-text, next-text, http-text, html-text, text-reveal, hyper-text, flip-text",
+    ],
+    ids=["characters with blanks between them", "short words that look random"],
+)
+def test_the_estimate_holds_on_odd_texts_of_manuals_and_components(text: str) -> None:
+    assert 1.0 <= estimate_tokens(text) / count_tokens(text) <= 1.5
+
+
 def test_without_the_extra_the_count_is_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
     tokens._vocabulary.cache_clear()
     monkeypatch.setitem(sys.modules, "splintr", None)

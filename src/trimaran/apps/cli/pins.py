@@ -150,7 +150,8 @@ def accept_command(name: str, definitions: Sequence[str], yes: bool, store: Pins
             screen.note("Nothing was changed.")
             return 1
         asyncio.run(_accept(server, items, store))
-        screen.note(f"Pinned {len(items)} definitions of {name}. A host that runs takes them over when it reloads it.")
+        count = "1 definition" if len(items) == 1 else f"{len(items)} definitions"
+        screen.note(f"Pinned {count} of {name}. A host that runs takes them over when it reloads it.")
     return Exit.OK
 
 

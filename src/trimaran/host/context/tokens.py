@@ -230,7 +230,7 @@ def _piece_cost(piece: str) -> float:
     if run[0] <= "9":
         return cost + 1  # what stands before a digit is a piece of its own
     if first == " ":
-        return cost
+        return cost + 0.7 if "\u3040" <= run[0] <= "\u9fff" else cost  # no word of these scripts begins with a blank
     return cost + (0.1 if cost < 1.11 else 0.5 if cost < 1.6 else 0.75)
 
 
