@@ -532,8 +532,8 @@ class Engine:
 
     @property
     def may_relay(self) -> bool:
-        """May any call take one?"""
-        return self._dispatcher.takes_shortcuts
+        """May any call ever take one?"""
+        return self._dispatcher.is_relaying
 
     def relays(self, path: str) -> Engine | None:
         """The engine whose calls may take a shortcut, for a path that was admitted; None if none may."""
@@ -572,17 +572,33 @@ class Engine:
             return self.legacy.call(request, call, relayed)
         return self._answer(request, call, cast("HttpSink", call.exchange.sink), relayed.start)
 
-    def post(self, request: HttpRequestHead, body: bytes) -> Coroutine[Any, Any, None]:
-        """Serve one POST to the endpoint. The hot path: what can be done without waiting is done here."""
-        if self._admission is not None or len(body) > LARGE_MESSAGE:
-            return self._post_slowly(request, body)
-        try:
-            if not request.is_checked:
-                self._check_content(request)
-            message = self.reader.read(body, request.headers)
-        except Exception as error:
-            return self.refuse_failure(request, error)
-        return self._serve(request, message)
+    def post(self, request: HttpRequestHead, body: bytes, message: Message | None = None) -> Coroutine[Any, Any, None]:
+        """Serve one POST to the endpoint. The hot path: what can be done without waiting is done here.
+
+        `message` is what the body says, if it was read.
+        """
+        if message is None:
+            if self._admission is not None or len(body) > LARGE_MESSAGE:
+                return self._post_slowly(request, body)
+            try:
+                if not request.is_checked:
+                    self._check_content(request)
+                message = self.reader.read(body, request.headers)
+            except Exception as error:
+                return self.refuse_failure(request, error)
+        if type(message) is not IncomingCall:
+            return self._post_other(request, message)
+        if message.peer is None:
+            if self.legacy is not None and message.method != "initialize":
+                return self.legacy.call(request, message)
+            return self._post_other(request, message)
+        if self.closing and message.method == "subscriptions/listen":
+            busy = ProtocolError.internal_error("the server is stopping; listen again in a moment", status=503)
+            return request.reply(503, BUSY, self._voice.error(message, busy))
+        message.principal = request.principal
+        sink = HttpSink(request, self._limits.max_stream_bytes)
+        Exchange(message, sink, self._voice)
+        return self._answer(request, message, sink, self._handlers[message.method])
 
     async def _post_slowly(self, request: HttpRequestHead, body: bytes) -> None:
         """The same where the caller is to be authenticated first, or the body takes a while to read."""
@@ -598,22 +614,7 @@ class Engine:
         except Exception as error:
             await self.refuse_failure(request, error)
             return
-        await self._serve(request, message)
-
-    def _serve(self, request: HttpRequestHead, message: Message) -> Coroutine[Any, Any, None]:
-        if type(message) is not IncomingCall:
-            return self._post_other(request, message)
-        if message.peer is None:
-            if self.legacy is not None and message.method != "initialize":
-                return self.legacy.call(request, message)
-            return self._post_other(request, message)
-        if self.closing and message.method == "subscriptions/listen":
-            busy = ProtocolError.internal_error("the server is stopping; listen again in a moment", status=503)
-            return request.reply(503, BUSY, self._voice.error(message, busy))
-        message.principal = request.principal
-        sink = HttpSink(request, self._limits.max_stream_bytes)
-        Exchange(message, sink, self._voice)
-        return self._answer(request, message, sink, self._handlers[message.method])
+        await self.post(request, body, message)
 
     async def _answer(self, request: HttpRequestHead, message: IncomingCall, sink: HttpSink, serve: Serve) -> None:
         """Serve a modern call. One that finishes at once stays in this function."""

@@ -220,6 +220,7 @@ class _Connection(asyncio.Protocol):
         self.scheme = scheme
         self._server = server
         self._engine = server.engine
+        self._may_relay = server.engine.may_relay
         self._loop = loop
         self._reader = RequestReader(max_head=server.max_header_bytes, max_body=server.engine.max_body_bytes)
         self._since = server.now
@@ -258,7 +259,7 @@ class _Connection(asyncio.Protocol):
             request = known.read(data)
             if request is not None:
                 self._server.serving += 1
-                if not (self._engine.may_relay and self._relay(*request)):
+                if not (self._may_relay and self._relay(*request)):
                     self._task = self._loop.create_task(self._serve(*request))
                 return
         if self._lingers_since is not None:

@@ -31,7 +31,7 @@ async def connection() -> Any:
 
 
 def make_server() -> Http1Server:
-    engine: Any = SimpleNamespace(max_body_bytes=1000, server=SimpleNamespace(limits=Limits()))
+    engine: Any = SimpleNamespace(max_body_bytes=1000, may_relay=False, server=SimpleNamespace(limits=Limits()))
     return Http1Server(engine, "127.0.0.1", 0, backlog=1)
 
 
