@@ -11,6 +11,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, TypeAlias, Type
 from trimaran import legacy_seam
 from trimaran.errors import ConfigError
 from trimaran.option_names import check_options, suggestion
+from trimaran.server.exchange import running_loop
 from trimaran.server.handlers import logger
 from trimaran.transports.engine import Authenticator, Engine, engines_of
 from trimaran.transports.guard import Guard
@@ -478,6 +480,11 @@ def run(
 ) -> None:
     """Serve until EOF, SIGTERM or Ctrl-C. In a terminal, stderr shows the URL, or says that a program should start it."""
     _check_transport(transport)
+    if running_loop() is not None:
+        raise ConfigError(
+            "an event loop runs here already, as in a notebook or in an `async def`: write "
+            f"await server.serve({transport!r}, ...) instead of server.run({transport!r}, ...)"
+        )
     if transport == "stdio":
         from trimaran.transports.stdio import run_stdio
 
@@ -486,6 +493,8 @@ def run(
     check_options(options, _HTTP_NAMES, "an HTTP server")
     if type(workers) is not int or workers < 1:
         raise ConfigError(f"workers must be a positive integer, not {workers!r}")
+    if workers != 1 and threading.current_thread() is not threading.main_thread():
+        raise ConfigError("workers= starts processes and hears their signals, which only the main thread can do")
     inspects = _wants_inspector({**options}, workers)
     options.pop("inspect", None)
     if on_ready is None and sys.stderr is not None and sys.stderr.isatty():  # pyright: ignore[reportUnnecessaryComparison]

@@ -194,3 +194,23 @@ def test_run_is_silent_elsewhere_and_where_somebody_has_an_own_announcement(
     monkeypatch.setattr(sys, "stderr", Stderr(is_terminal))
     server.run("http", on_ready=own)
     assert announcements == [own or (serve.announce if is_terminal else None)]
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+async def test_run_names_serve_where_a_loop_runs_already(server: Server, transport: Any) -> None:
+    """As in a notebook; and no coroutine is left that nobody awaited, which would be a warning."""
+    with pytest.raises(ConfigError, match=rf"await server\.serve\('{transport}', \.\.\.\)"):
+        server.run(transport)
+
+
+async def test_run_serves_in_a_thread_which_hears_no_signals(server: Server) -> None:
+    class Enough(Exception):
+        pass
+
+    def refuse(http: HttpServer) -> None:
+        raise Enough
+
+    with pytest.raises(Enough):
+        await soon(asyncio.to_thread(server.run, "http", port=0, on_ready=refuse))
+    with pytest.raises(ConfigError, match="main thread"):
+        await soon(asyncio.to_thread(server.run, "http", port=0, workers=2))

@@ -27,7 +27,12 @@ def hangup() -> tuple[signal.Signals, ...]:
 
 
 def hear(numbers: Iterable[signal.Signals], callback: Callable[[], object]) -> None:
-    """Have the running loop call this for each of these signals."""
+    """Have the running loop call this for each of these signals.
+
+    Outside the main thread nothing is heard, because Python allows no handlers there: the thread ends with its process.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
     loop = asyncio.get_running_loop()
     for number in numbers:
         try:
