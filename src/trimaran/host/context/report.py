@@ -280,8 +280,15 @@ def _servers(plan: BudgetPlan) -> tuple[ServerCost, ...]:
 
 def _of_tool(entry: _Listed, size: Mapping[Detail, int], facts: DefinitionFacts) -> list[ContextFinding]:
     sizes = size["whole"], size["plain"]
+    words = facts.get(entry.digest, "words", lambda: tuple(_of_words(entry.tool)))  # the same in every format
     findings = facts.get(entry.digest, ("definition", *sizes), lambda: tuple(_of_definition(entry.tool, *sizes)))
-    return [replace(finding, server=entry.server) for finding in findings]
+    return [replace(finding, server=entry.server) for finding in (*words, *findings)]
+
+
+def _of_words(tool: Tool) -> Iterator[ContextFinding]:
+    for finding in dict.fromkeys(str(item) for item in scan_tool(tool) if item.severity == "ask"):
+        message = f"a host hides its description from the model and asks before each call: {finding}"
+        yield ContextFinding(kind="words", tool=tool.name, message=message)
 
 
 def _of_definition(tool: Tool, whole: int, plain: int) -> Iterator[ContextFinding]:
@@ -302,8 +309,6 @@ def _of_definition(tool: Tool, whole: int, plain: int) -> Iterator[ContextFindin
             more = f" and {len(silent) - _MOST_NAMED} more" if len(silent) > _MOST_NAMED else ""
             names = ", ".join(name[:40] for name in silent[:_MOST_NAMED])
             yield find("arguments", f"arguments without a description: {names}{more}")
-    for finding in dict.fromkeys(str(item) for item in scan_tool(tool) if item.severity == "ask"):
-        yield find("words", f"a host hides its description from the model and asks before each call: {finding}")
     noise = whole - plain
     if whole > _LARGE:
         yield find("large", f"its definition is {whole:,} tokens; shorten it, or divide the tool", whole)
