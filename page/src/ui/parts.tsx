@@ -29,7 +29,7 @@ const WHO: Record<Blame, string> = {
 /** A tool that says `isError` has done its part: neither the server nor the connection is broken. */
 function whoFailed(failure: Failure): string {
   if (failure.kind === "ToolError") return "The tool says that it failed";
-  if (failure.blame === "auth" && failure.status === 401) return "The server wants a login";
+  if (failure.kind === "Unauthorized" && failure.status === 401) return "The server wants a login";
   return WHO[failure.blame] ?? "Failed";
 }
 

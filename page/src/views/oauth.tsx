@@ -36,7 +36,7 @@ export function OAuthPage({ server }: { server: Server }): JSX.Element {
           <Action kind="primary" run={() => begin("login", false)}>Log in step by step</Action>
           <Action run={() => begin("login", true)}>Log in at once</Action>
           <Action kind="ghost" run={() => begin("refresh", false)}>Refresh the token</Action>
-          <Action kind="ghost" run={() => begin("step-up", false)}>Ask for more scopes</Action>
+          <Action kind="ghost" disabled={scope === ""} title="The scopes are typed below" run={() => begin("step-up", false)}>Ask for more scopes</Action>
         </div>
         <Disclosure title="Client and scopes">
           <div class="columns">

@@ -1,6 +1,6 @@
-"""A program: the guarded notebook behind oidc-provider, for tests that look at it from outside. Prints its URL.
+"""A program: guarded notebooks behind oidc-provider, for tests that look at them from outside. Prints their URLs.
 
-python -m tests.interop.auth.serve_guarded
+The first takes any token, the second those that are bound to a key (DPoP): python -m tests.interop.auth.serve_guarded
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ async def main() -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     with authority.running():
-        async with guarded_notes(authority) as url:
-            print(url, flush=True)
+        async with guarded_notes(authority) as url, guarded_notes(authority, dpop=True) as bound:
+            print(url, bound, flush=True)
             await stop.wait()
 
 

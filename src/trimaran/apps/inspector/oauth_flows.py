@@ -67,6 +67,7 @@ _REMEDIES: Final = {
     "step-up": "Grant the scopes that the server names, or call a tool that needs fewer.",
     "call": "The server refuses the token that was issued for it: check audience, issuer and scopes.",
 }
+_NO_DPOP: Final = "The server asks for Bearer tokens alone: log in again without DPoP."
 _SHOWN_BODY: Final = 64 * 1024
 _BROWSER_SECONDS: Final = 600.0  # a person may have to find a password
 _MOST_FLOWS: Final = 50
@@ -238,7 +239,8 @@ class _Flow:
         view.state, view.failure = "failed", failure_of(error)
         if view.steps and view.steps[-1].problem is None:
             last = view.steps[-1]
-            last.ok, last.problem, last.remedy = False, str(error), _REMEDIES.get(last.phase)
+            last.ok, last.problem = False, str(error)
+            last.remedy = last.remedy or _REMEDIES.get(last.phase)
         elif view.steps:
             view.steps[-1].problem = str(error)
             view.steps[-1].remedy = view.steps[-1].remedy or _REMEDIES.get(view.steps[-1].phase)
@@ -367,6 +369,9 @@ class OAuthFlows:
                 step.notes.append("the server wants a nonce in the proof: the request is sent again with the nonce")
                 continue
             if reply.status in (401, 403):
+                is_bound = any(name.lower() == "dpop" for name in sent.headers)
+                if is_bound and "dpop" not in reply.headers.get("www-authenticate", "").lower():
+                    step.remedy = _NO_DPOP
                 raise AuthorizationFailed(f"the server refuses the new token ({reply.status})", step="token use")
             step.ok, step.problem = True, None
             break
