@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trimaran.errors import LocalProtocolError, RemoteProtocolError
 from trimaran.protocol.http1_framing import ResponseHead, ResponseReader, chunk, know_response, request_head
@@ -390,3 +392,18 @@ def test_a_head_that_differs_in_more_is_left_to_the_parser(old: bytes, new: byte
 )
 def test_a_head_whose_length_is_not_one_plain_line_is_not_kept(raw: bytes) -> None:
     assert know_response(read_response_head(raw), raw) is None
+
+
+@given(
+    st.integers(0, len(KNOWN)),
+    st.integers(0, 12),
+    st.sampled_from([b"", b"0", b"12", b" ", b"\r\n", b"\n", b"x: y\r\n", b"\x00"]),
+)
+def test_whatever_is_read_without_the_parser_the_parser_reads_alike(place: int, length: int, piece: bytes) -> None:
+    known = know_response(read_response_head(KNOWN), KNOWN)
+    assert known is not None
+    raw = KNOWN[:place] + piece + KNOWN[place + length :]
+    for size in (0, 2, 12, 120, 1212):
+        head = known.read(raw, size)
+        if head is not None:
+            assert head == read_response_head(raw)

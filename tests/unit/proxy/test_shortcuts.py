@@ -10,12 +10,16 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.support.until import soon, until
 
 import trimaran.server.running_calls
 from trimaran import Client, Server, connect
+from trimaran.client.dialect import ModernDialect
 from trimaran.errors import CallError
-from trimaran.proxy.results import read_plain_reply
+from trimaran.protocol.read_reply import read_frame
+from trimaran.proxy.results import is_sound, read_plain_reply
 from trimaran.proxy.shortcuts import ToolShortcut
 from trimaran.serve import HttpServer
 from trimaran.transports.engine import engines_of
@@ -342,3 +346,33 @@ def test_a_plain_answer_is_read_however_it_is_written(body: str) -> None:
 def test_any_other_answer_is_left_to_the_usual_way(body: bytes) -> None:
     for is_for_older in (False, True):
         assert read_plain_reply(body, 7, None, is_for_older=is_for_older) is None
+
+
+PIECES = (
+    *(b'{ } [ ] , : " \\ 7 8 null true \xc3\xa9 \xff'.split()),
+    *(b'"id" "result" "error" "method" "jsonrpc" "2.0" "content" "isError" "_meta" "resultType" "complete"'.split()),
+    RESULT.encode(),
+    b',"result":{}',
+    b',"content":[]',
+)
+bodies = st.lists(
+    st.tuples(st.integers(0, 120), st.integers(0, 30), st.sampled_from(PIECES) | st.just(b"")), min_size=0, max_size=3
+)
+
+
+@given(bodies, st.sampled_from(['"resultType":"complete",', '"structuredContent":{"a":1},"isError":true,', ""]))
+def test_whatever_passes_on_a_shortcut_passes_on_the_usual_way(
+    changes: list[tuple[int, int, bytes]], more: str
+) -> None:
+    body = f'{{"jsonrpc":"2.0","id":7,"result":{{{more}"content":[{{"type":"text","text":"x"}}]}}}}'.encode()
+    for place, length, piece in changes:
+        body = body[:place] + piece + body[place + length :]
+    reply = read_plain_reply(body, 7, None, is_for_older=False)
+    if reply is not None:
+        frame = read_frame(body)
+        kind, raw = ModernDialect({}, {}).outcome(frame)
+        assert (frame.id, frame.is_reply, kind) == (7, True, "complete")
+        assert is_sound(raw, any_structure=True)
+        assert json.loads(reply.result) == json.loads(bytes(raw))
+    elif not changes:
+        pytest.fail("an answer that is as it should be did not pass")
