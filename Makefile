@@ -34,6 +34,10 @@ demo: $(DEMO_READY) ## Show what Trimaran does (ONCE=1: run through once and exi
 page: ## Build the inspector's page, which needs Node and npm
 	@scripts/build-page
 
+.PHONY: package
+package: ## Build what is published, into out/package (REPOSITORY=https://github.com/NAME/trimaran)
+	@TRIMARAN_REPOSITORY=$(REPOSITORY) TRIMARAN_REQUIRE_PAGE=1 scripts/uv build --out-dir out/package
+
 # Four workers, on two cores too: most of the time goes to waiting for processes that tests start.
 .PHONY: test
 test: setup ## Run every test, and those of units and the wire on the other Pythons that are here
