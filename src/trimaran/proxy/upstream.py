@@ -320,7 +320,7 @@ class Upstream:
         info = client.server_info
         if info is not None:
             self.name = self.name if self._is_named else info.name
-            self._server.runtime.describe_as(info if not self._is_named else None, client.instructions)
+            self._server.runtime.describe_as(msgspec.structs.replace(info, name=self.name), client.instructions)
         for kind in ("tools", "resources", "prompts"):
             await self._list(client, kind)
         self._follow()

@@ -268,6 +268,20 @@ async def test_what_a_target_does_not_offer_the_proxy_does_not_offer_either(era:
         assert not client.server_capabilities.keys() & {"prompts", "resources"}
 
 
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_proxy_with_a_name_of_its_own_has_the_targets_version_and_title(era: Era) -> None:
+    target = Server("target", version="2.1", title="The target")
+    target.add_tool(lambda: "here", name="own")
+    async with connect(Server.proxy(target, name="far"), era=era) as client:
+        await client.list_tools()
+        assert client.server_info is not None
+        assert (client.server_info.name, client.server_info.version, client.server_info.title) == (
+            "far",
+            "2.1",
+            "The target",
+        )
+
+
 async def test_other_credentials_are_looked_for_when_the_target_refuses_those_there_are() -> None:
     found: list[str] = []
 
