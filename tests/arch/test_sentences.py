@@ -30,7 +30,7 @@ MOST = {
     "client": 2,
     "ext": 0,
     "format": 0,
-    "host": 66,
+    "host": 16,
     "legacy": 0,
     "oauth": 0,
     "openapi": 1,

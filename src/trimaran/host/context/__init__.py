@@ -1,4 +1,4 @@
-"""What a model reads of a host: how many tokens tools and results cost, and which of them are passed on.
+"""A model's context: how many tokens a host's tools and results cost, and which of them are passed on.
 
 Importing this loads nothing: each name is resolved when it is first used.
 """

@@ -6,7 +6,7 @@ order servers came up, so that a provider's cache of the prompt holds.
 The ladder. Everything whole, if that fits. Else definitions are shortened, one step of `detail.py` at a time: on each step
 first the tool that saves most. If even the last step does not fit, whole servers are left to search, the most expensive
 first, so that a model sees a server's tools or none of them; a quarter of the budget is then kept for tools that a search
-brings in. What remains visible is shortened only as far as it must be.
+brings in. Visible tools are shortened only as far as necessary.
 
 `always` tools stay whole. `lazy` tools are left to search from the start. A budget too small for what must be declared is
 not met, and the plan says what it would take.
@@ -23,7 +23,7 @@ from msgspec import Struct
 from .detail import DETAILS, Detail
 
 Choice: TypeAlias = Literal["always", "lazy"]
-"""What the configuration says about a tool: never cut, or found by search only."""
+"""The configuration's choice for a tool: never cut, or found by search only."""
 
 _SHORTEST: Final = len(DETAILS) - 2  # "sentence", the last step that is declared
 _OWN_TOOLS: Final = 34  # those that search, and those that a search brings in
@@ -42,27 +42,27 @@ class BudgetTool(Struct, frozen=True):
 
 @final
 class ToolCost(Struct, frozen=True, kw_only=True):
-    """What became of one tool."""
+    """The outcome for one tool."""
 
     server: str
     name: str
     detail: Detail
     tokens: int
-    """Of what is declared; 0 if it is left to search."""
+    """Tokens of the declared form; 0 if it is left to search."""
     whole: int
-    """Of the whole definition."""
+    """Tokens of the whole definition."""
 
 
 @final
 class BudgetPlan(Struct, frozen=True, kw_only=True):
-    """What is declared, and what was cut, for one budget."""
+    """The declared tools, and the cuts, for one budget."""
 
     budget: int | None
     """In tokens; None is no limit."""
     tokens: int
     """Of everything that is declared, the tools for searching included."""
     whole: int
-    """Of all tools, whole."""
+    """Tokens of all tools, whole."""
     tools: tuple[ToolCost, ...]
     """In the order of the catalog."""
     needed: int | None = None
@@ -159,7 +159,7 @@ def _least_step(tool: BudgetTool) -> int:
 
 @final
 class _Costs:
-    """What each tool costs at each step, asked for once."""
+    """The cost of each tool at each step, computed once."""
 
     def __init__(self, tools: Sequence[BudgetTool]) -> None:
         self.tools = tools

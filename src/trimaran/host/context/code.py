@@ -53,7 +53,7 @@ _GRACE: Final = 5.0  # seconds that the interpreter has to notice its own limit,
 
 @final
 class CodeLimits(Struct, frozen=True, kw_only=True):
-    """What one run of code may use."""
+    """The limits of one run of code."""
 
     seconds: float = 10.0
     """Of computing. Waiting for tools does not count: each call has its own time limit."""
@@ -74,12 +74,12 @@ class CodeLimits(Struct, frozen=True, kw_only=True):
 
 @final
 class CodeResult(Struct, frozen=True):
-    """What a run of code left."""
+    """The outcome of a run of code."""
 
     value: Any
     """The value of the last expression, or of `return`; None if the run failed."""
     printed: str
-    """What it printed, up to the limit."""
+    """Its output, up to the limit."""
     error: str
     """Why it failed, and what to do; empty if it did not."""
     calls: tuple[str, ...]

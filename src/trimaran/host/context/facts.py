@@ -1,4 +1,4 @@
-"""What was found out about definitions, remembered by their content: tokens, findings.
+"""Facts about definitions, remembered by their content: tokens, findings.
 
 A catalog changes by a few tools at a time, and what thousands of others cost and say stays true. So facts belong to a
 definition, not to a catalog: another host, server or name needs no care, and nothing is ever out of date.
@@ -32,7 +32,7 @@ class DefinitionFacts:
         """A catalog, and whether a search misses the tool at each place of it: that depends on all tools together."""
 
     def get(self, digest: bytes | None, name: Hashable, find: Callable[[], T]) -> T:
-        """A fact; it is found out the first time. Of a definition without a digest, every time."""
+        """A fact; it is found out the first time. Without a digest it is found out every time."""
         if digest is None:
             return find()
         facts = self._facts.get(digest)

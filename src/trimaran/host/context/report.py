@@ -1,4 +1,4 @@
-"""What the tools of servers cost a model, and what makes them cost more or be found less: `host.report()`, `trimaran lint`.
+"""The cost of servers' tools for a model, and their faults, which make them cost more or be found less: `host.report()`, `trimaran lint`.
 
 Pure: tools in, a report out. It calls no server and no model. Tools come from strangers, so nothing in a definition makes it
 raise: a definition that cannot be read is a finding.
@@ -98,7 +98,7 @@ class ContextFinding(Struct, frozen=True, kw_only=True):
     tool: str = ""
     message: str
     tokens: int = 0
-    """What a remedy would save, where that is known."""
+    """The tokens that a remedy would save, if that is known."""
 
     @property
     def severity(self) -> Severity:
@@ -111,7 +111,7 @@ class ContextFinding(Struct, frozen=True, kw_only=True):
 
 @final
 class ServerCost(Struct, frozen=True, kw_only=True):
-    """What the tools of one server cost, whole and as they are declared."""
+    """The cost of the tools of one server, whole and as they are declared."""
 
     name: str
     tools: int
@@ -121,11 +121,11 @@ class ServerCost(Struct, frozen=True, kw_only=True):
 
 @final
 class ContextReport(Struct, frozen=True, kw_only=True):
-    """What tools cost a model, and what is wrong with them."""
+    """The cost of tools for a model, and their faults."""
 
     format: str
     plan: BudgetPlan
-    """What each tool costs, and what a budget cuts."""
+    """The cost of each tool, and the cuts of a budget."""
     servers: tuple[ServerCost, ...]
     """The most expensive first."""
     findings: tuple[ContextFinding, ...]
@@ -133,7 +133,7 @@ class ContextReport(Struct, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> int:
-        """Of what is declared."""
+        """Tokens of the declared forms."""
         return self.plan.tokens
 
     @property
@@ -171,13 +171,13 @@ def make_report(
     formats: Sequence[str] = FORMATS,
     facts: DefinitionFacts | None = None,
 ) -> ContextReport:
-    """What these tools cost in a format, and what is wrong with them.
+    """The cost of these tools in a format, and their faults.
 
     Args:
         budget: Tokens that the whole definitions should not exceed.
-        plan: What a host declares; None makes a plan of the tools as they are, whole.
+        plan: The plan of a host; None makes a plan of the tools as they are, whole.
         formats: The providers whose rules are applied.
-        facts: What is known of definitions from earlier.
+        facts: The known facts of definitions from earlier.
     """
     facts = facts or DefinitionFacts()
     listed = [_Listed(*entry, digest_of(entry.tool)) for entry in tools]

@@ -81,7 +81,7 @@ class ToolMatch(NamedTuple):
 
 
 class _Matches(NamedTuple):
-    """What a term of a query matches."""
+    """The matches of a term of a query."""
 
     worths: Mapping[str, float]
     """The terms that it may mean, with the worth of a match."""
@@ -121,7 +121,7 @@ class ToolIndex:
         """Replace the tools of one server.
 
         Args:
-            about: What the server says about itself: its title, description, instructions.
+            about: The server's own texts: its title, description, instructions.
         """
         self.remove(server)
         shared: dict[str, float] = {}

@@ -74,7 +74,7 @@ def stem(word: str) -> str:
 
 
 class Lexicon(NamedTuple):
-    """What search knows about words, all of it as stems."""
+    """The knowledge of search about words, all of it as stems."""
 
     stop: frozenset[str]
     """Words without a meaning of their own; as they are written."""

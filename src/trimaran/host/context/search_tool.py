@@ -76,7 +76,7 @@ def search_declarations(hidden: Mapping[str, int]) -> list[Tool]:
 
 
 class ServerTexts(NamedTuple):
-    """What is indexed of one server."""
+    """The indexed texts of one server."""
 
     tools: Sequence[Tool]
     about: str

@@ -81,7 +81,7 @@ def _without_marks(text: str) -> Iterator[str]:
 
 
 def _scramble_key(word: str) -> tuple[str, str]:
-    """What words have in common that differ by the order of their inner letters."""
+    """The common form of words that differ by the order of their inner letters."""
     return word[0] + word[-1], "".join(sorted(word))
 
 

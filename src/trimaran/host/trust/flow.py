@@ -45,12 +45,12 @@ class Arrival(Struct, frozen=True, kw_only=True):
 
 @final
 class DataFlow:
-    """What a model has read so far. Not for several threads at once."""
+    """The data that a model has read so far. Not for several threads at once."""
 
     def __init__(self, name: str = "") -> None:
         self.name: Final = name
         self.arrivals: list[Arrival] = []
-        """What came, the oldest first; at most 256."""
+        """The arrivals, the oldest first; at most 256."""
         self._by_touch: dict[Touch, dict[str, None]] = {}
         self._orders: dict[Severity, dict[tuple[str, str, str], ScanFinding]] = {"ask": {}, "warn": {}}
 
@@ -79,14 +79,14 @@ class DataFlow:
 
     @property
     def touched(self) -> frozenset[Touch]:
-        """What came into the conversation: private data, untrusted content, or both."""
+        """The kinds of data in the conversation: private data, untrusted content, or both."""
         return frozenset(self._by_touch)
 
     def orders(self, touches: frozenset[Touch] | None) -> list[str]:
         """Why a call asks because of words that the model has read, in sentences.
 
         Args:
-            touches: What the call touches; None if nothing is known of it. A call that is configured to touch nothing
+            touches: The things that the call touches; None if nothing is known of it. A call that is configured to touch nothing
                 does not ask.
         """
         if touches is not None and not touches:

@@ -51,7 +51,7 @@ class HiddenRun(NamedTuple):
     start: int
     length: int
     says: str
-    """What they spell, as far as that can be read."""
+    """The text that they spell, as far as it can be read."""
 
 
 def has_invisible(text: str) -> bool:

@@ -79,7 +79,7 @@ class PinTarget(Struct, frozen=True):
 
 
 def file_prefix(name: str) -> str:
-    """What the names of all files of a server begin with, and those of no other."""
+    """The beginning of the names of all files of a server, and of no other's."""
     safe = re.sub(r"[^A-Za-z0-9_-]+", "_", name)[:_MOST_NAME]
     return f"{safe}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}-"
 

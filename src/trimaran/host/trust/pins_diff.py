@@ -30,7 +30,7 @@ PieceKind: TypeAlias = Literal["same", "removed", "added"]
 
 
 MARKS: Final[Mapping[PieceKind, tuple[str, str]]] = {"same": ("", ""), "removed": ("[-", "-]"), "added": ("{+", "+}")}
-"""What stands around a piece, for those who do not see colours."""
+"""The marks around a piece, for those who do not see colours."""
 
 
 class Piece(NamedTuple):
@@ -51,7 +51,7 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any], *, most: int | No
     """The fields in which two definitions differ, in the order of the new one; those that are gone come last.
 
     Args:
-        most: Of more fields the last change says how many are left out; None for all.
+        most: If there are more fields, the last change says how many are left out; None for all.
     """
     before, after = dict(_leaves(old)) if old else {}, dict(_leaves(new)) if new else {}
     changes: list[FieldChange] = []

@@ -87,7 +87,7 @@ class HeldDefinition(Struct, frozen=True, kw_only=True):
     def difference(self) -> list[FieldChange]:
         """The fields that differ, word by word; all of them where the old ones are not kept, none where the new ones are not.
 
-        Of more than 500 the last change says how many are left out; `changes(None)` has them all.
+        If there are more than 500, the last change says how many are left out; `changes(None)` has them all.
         """
         return self.changes(MOST_FIELDS)
 
@@ -123,9 +123,9 @@ class Reviewed(Struct, frozen=True, kw_only=True):
     """The verdict about one list of a server."""
 
     tools: Mapping[str, Tool]
-    """What is offered, by the server's own names, in the server's order."""
+    """The offered definitions, by the server's own names, in the server's order."""
     withheld: Mapping[str, HeldDefinition] = {}
-    """What is neither offered nor called until a person agrees, by the server's own names."""
+    """The definitions that are neither offered nor called until a person agrees, by the server's own names."""
     reasons: Mapping[str, tuple[str, ...]] = {}
     """Why a call of a tool asks, in plain sentences."""
 
@@ -157,7 +157,7 @@ class CatalogReview:
         self._others = others
         self._clock = clock
         self._announced: set[tuple[str, str, str]] = set()
-        """What was warned about: server, definition, digest."""
+        """The warnings so far: server, definition, digest."""
 
     async def tools(self, server: str, tools: Mapping[str, Tool]) -> Reviewed:
         """The verdict about the tools that a server lists."""

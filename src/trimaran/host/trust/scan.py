@@ -70,7 +70,7 @@ class ScanFinding(Struct, frozen=True, kw_only=True):
     where: str = ""
     """The part of it: `description`, `argument path: default`."""
     message: str = ""
-    """What a hit of this rule means."""
+    """The meaning of a hit of this rule."""
     remedy: str = ""
     excerpt: str = ""
     """The words that hit, with hidden characters spelled out. They are the server's own: show them as such."""
@@ -93,7 +93,7 @@ def scan_text(
     where: str = "",
     allow: Container[str] = (),
 ) -> list[ScanFinding]:
-    """What there is to find in one text.
+    """The findings in one text.
 
     Args:
         place: Where the text comes from, which decides what weighs how much.
@@ -155,7 +155,7 @@ def _hits(rule: ScanRule, text: ScannedText) -> Iterator[str]:
 
 
 def scan_tool(tool: Tool, *, server: str = "", allow: Container[str] = ()) -> list[ScanFinding]:
-    """What there is to find in a tool's name, title, description, schemas and annotations."""
+    """The findings in a tool's name, title, description, schemas and annotations."""
     texts = [
         (where, _NAME_PARTS.sub(" ", text) if where.endswith("name") else text) for where, text in tool_texts(tool)
     ]
@@ -254,7 +254,7 @@ def _schema_texts(node: object, where: str, depth: int) -> Iterator[tuple[str, s
 def scan_arguments(
     arguments: Mapping[str, object], *, server: str = "", subject: str = "", allow: Container[str] = ()
 ) -> list[ScanFinding]:
-    """What there is to find in the arguments of a call, before they are sent."""
+    """The findings in the arguments of a call, before they are sent."""
     findings: list[ScanFinding] = []
     for number, (where, text) in enumerate(_argument_texts(arguments, "", 0)):
         if number == _MOST_TEXTS:

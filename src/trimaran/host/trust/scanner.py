@@ -126,7 +126,7 @@ class Scanner:
         self._by_server.pop(server, None)
 
     def findings(self, server: str | None = None) -> list[ScanFinding]:
-        """What was found: in the definitions of the present, and lately in results, errors, questions and arguments."""
+        """The findings in present definitions, and in recent results, errors, questions and arguments."""
         definitions = [item for tools in self._by_server.values() for items in tools.values() for item in items]
         with self._lock:
             recent = tuple(self._recent)

@@ -54,7 +54,7 @@ def scan_names(
     *,
     allow: Container[str] = (),
 ) -> Iterator[ScanFinding]:
-    """What there is to find in the names of a server's tools, beside those of the others' tools."""
+    """The findings in the names of a server's tools, beside those of the others' tools."""
     by_look: dict[str, tuple[str, str]] = {}
     names: dict[str, str] = {}
     for other, name in others:

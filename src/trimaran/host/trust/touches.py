@@ -1,4 +1,4 @@
-"""What a tool touches: private data, untrusted content, the outside world, the machine.
+"""The things that a tool touches: private data, untrusted content, the outside world, the machine.
 
 Pure, and tables. Who knows better comes first: the configuration of the tool, that of its server, what is known of common
 servers, then the words of the tool's name with its annotations. A server's own annotations are believed where they add a
@@ -117,7 +117,7 @@ _WORDS: Final[tuple[tuple[re.Pattern[str], tuple[Touch, ...]], ...]] = (
         ("acts",),
     ),
 )
-# What is made where others see it, and what runs anything at all.
+# Tools that publish where others see it, and tools that run anything at all.
 _MADE_OUTSIDE: Final = re.compile(
     r"(?:^|_)(?:create|add|open|submit)_(?:\w+_)?(?:issue|pull_request|pr|merge_request|gist|event|ticket|invoice|payment_link|share_link)s?$"
     r"|(?:^|_)put_object(?:_|$)"
@@ -138,7 +138,7 @@ _SEPARATORS: Final = re.compile(r"[^a-z0-9]+")
 
 
 def known_touches(hints: Iterable[str], tool: str) -> frozenset[Touch] | None:
-    """What is known of a tool of a common server; None if the server is not known.
+    """The known touches of a tool of a common server; None if the server is not known.
 
     Args:
         hints: Words that say which server it is: the command and its arguments, or the URL.
@@ -156,10 +156,10 @@ def known_touches(hints: Iterable[str], tool: str) -> frozenset[Touch] | None:
 
 
 def touches_of(tool: Tool, *, configured: Iterable[Touch] | None = None, hints: Iterable[str] = ()) -> frozenset[Touch]:
-    """What a call of this tool touches.
+    """The things that a call of this tool touches.
 
     Args:
-        configured: What the configuration says; it is believed.
+        configured: The setting of the configuration; it is believed.
         hints: As for `known_touches`.
     """
     if configured is not None:

@@ -56,7 +56,7 @@ class Untrusted(Struct, frozen=True, kw_only=True):
     """The headers of each request, and the login of `oauth`: names, and the variables in the values."""
     cwd: str = ""
     sandbox: str = ""
-    """What the process may reach, as written; empty if it runs with all your rights."""
+    """The sandbox of the process, as written; empty if it runs with all your rights."""
     inherits: tuple[str, ...] = ()
     """Rights of the user's own server that this one would get by its name: rules that allow, standing answers, a login."""
     replaces: str = ""
