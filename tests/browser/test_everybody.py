@@ -106,6 +106,44 @@ def test_everything_is_reached_by_keys(inspector: Inspector, visit: Visit) -> No
     assert page.evaluate("document.documentElement.dataset.theme") != before
 
 
+def tab_to(page: Page, place: str) -> None:
+    """Press Tab until the focus is in such a place, and is seen there."""
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate("place => document.activeElement.matches(place)", place):
+            outline: str = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+            assert outline != "none", f"nobody sees that the focus is at {place}"
+            return
+    pytest.fail(f"Tab does not reach {place}")
+
+
+def test_a_question_is_answered_and_its_call_read_without_a_mouse(inspector: Inspector, visit: Visit) -> None:
+    page = visit(inspector)
+    page.keyboard.press("Control+k")
+    page.keyboard.type("book_berth")
+    expect(page.locator("#palette li").first).to_contain_text("book_berth")
+    page.keyboard.press("Enter")
+    expect(page.locator(".form-pane h1")).to_have_text("book_berth")
+    tab_to(page, "[data-path='/boat'] textarea")
+    page.keyboard.type("Tern")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator(".call .question")).to_be_visible()
+    tab_to(page, ".question [data-path='/nights'] input")
+    page.keyboard.type("3")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator(".call[data-state=ok]")).to_contain_text("nights: 3")
+    tab_to(page, ".call [role=tab]")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".call .steps")).to_contain_text("answered: accept")
+    tab_to(page, "#dock-wire")
+    page.keyboard.press("End")
+    expect(page.locator(".dock .message-panel")).to_be_visible()
+    tab_to(page, ".message-panel [aria-label='Close message']")
+    page.keyboard.press("Enter")
+    expect(page.locator(".dock .message-panel")).to_have_count(0)
+
+
 def test_a_hostile_server_runs_nothing_and_hides_nothing(inspector: Inspector, visit: Visit) -> None:
     page = visit(inspector)
     open_raw(page, inspector, IMITATION)
