@@ -43,7 +43,7 @@ def test_a_recording_whose_dates_are_none_is_shown(inspector: Inspector, visit: 
     for at in (1e300, -1e300):
         file.write_text(json.dumps({**mine, "messages": [{**message, "at": at} for message in mine["messages"]]}))
         page.get_by_label("Import a file").set_input_files(file)
-        expect(page.locator(".notices .bad")).to_contain_text("this is not a recording")
+        expect(page.locator(".notices .bad").last).to_contain_text("this is not a recording")
         file.write_text(json.dumps({**mine, "name": f"from {at}", "at": at, "endedAt": at}))
         page.get_by_label("Import a file").set_input_files(file)
         card = page.locator("article.card", has_text=f"from {at}")
