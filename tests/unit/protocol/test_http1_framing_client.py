@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trimaran.errors import LocalProtocolError, RemoteProtocolError
@@ -394,6 +394,7 @@ def test_a_head_whose_length_is_not_one_plain_line_is_not_kept(raw: bytes) -> No
     assert know_response(read_response_head(raw), raw) is None
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.integers(0, len(KNOWN)),
     st.integers(0, 12),

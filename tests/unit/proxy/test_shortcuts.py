@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.support.until import soon, until
 
@@ -360,6 +360,7 @@ bodies = st.lists(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(bodies, st.sampled_from(['"resultType":"complete",', '"structuredContent":{"a":1},"isError":true,', ""]))
 def test_whatever_passes_on_a_shortcut_passes_on_the_usual_way(
     changes: list[tuple[int, int, bytes]], more: str
