@@ -93,7 +93,7 @@ def open_proxy(
     )
     server.runtime.read_undeclared = upstream.read_undeclared
     for registry in (server.tools, server.prompts, server.resources, server.templates):
-        registry.expect_reset(upstream.failure)
+        registry.expect_reset(upstream.why_unlisted)
     server.runtime.dispatcher.relay()
     server.runtime.dispatcher.refresh()
     return server, upstream

@@ -156,6 +156,7 @@ class Upstream:
         self.is_personal: bool = caller_auth is not None and is_personal
         """Callers have credentials of their own here."""
         self._may_be_personal = caller_auth is not None
+        self._has_logins = caller_auth is not None and not is_personal
         self._is_isolated = isolation == "caller"
         self._wake = asyncio.Event()
         self.control = control
@@ -378,6 +379,11 @@ class Upstream:
         if self.control is not None:
             self.control.adapt(kind, adapted)
         return adapted
+
+    def why_unlisted(self) -> ProtocolError | None:
+        """Why the lists are not known yet; None where a caller has to log in, as the tools for that say."""
+        needs_login = self._has_logins and isinstance(self._failure, Unauthorized)
+        return None if needs_login else self.failure()
 
     def failure(self) -> ProtocolError:
         """Why the target is not there, for a caller."""

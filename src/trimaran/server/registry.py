@@ -115,7 +115,7 @@ class Registry(Generic[E]):
         self._view: dict[str, E] | None = self._own
         self._mounts: list[_Adapter[E]] = []
         self._transforms: list[_Adapter[E]] = []
-        self._awaited: Callable[[], Exception] | None = None
+        self._awaited: Callable[[], Exception | None] | None = None
         self._sources: dict[str, _Source[E]] = {}
         """The origin of each mounted entry of the present view."""
         self._faults: set[str] = set()
@@ -172,10 +172,11 @@ class Registry(Generic[E]):
             self._awaited = None
         self._changed()
 
-    def expect_reset(self, why: Callable[[], Exception]) -> None:
+    def expect_reset(self, why: Callable[[], Exception | None]) -> None:
         """Say that the entries are not known yet, and come by `reset`: the list of a remote server.
 
-        `why` makes the error for those who ask before that, so that what is not known yet never looks like nothing.
+        `why` makes the error for those who ask before that, so that what is not known yet never looks like nothing. None: it is
+        shown as nothing, since something else says why.
         """
         self._awaited = why
 
@@ -184,8 +185,8 @@ class Registry(Generic[E]):
 
         With a key: also if it begins as those of a mounted registry do that is not known yet.
         """
-        if self._awaited is not None and not self.view:
-            raise self._awaited()
+        if self._awaited is not None and not self.view and (error := self._awaited()) is not None:
+            raise error
         unknown = [mount for mount in self._mounts if not mount.source.is_known]
         if key is not None:
             for mount in unknown:

@@ -38,6 +38,7 @@ async def test_each_caller_logs_in_once_and_calls_in_its_own_name(era: Any) -> N
         ann, bob = Person(), Person()
         async with client_of(gateway, "ann-key-123", ann, era=era) as client:
             assert {tool.name for tool in await client.list_tools_all()} == {"notes_login", "notes_logout"}
+            assert [*await client.list_prompts(), *await client.list_resources()] == []
             assert (await client.call_tool("notes_login")).data == "You are logged in to notes."
             assert "for the caller <b>ann</b>" in ann.pages[0]
             await until(lambda: gateway.served["notes"].is_up, "the catalog is listed with her login")
