@@ -347,6 +347,24 @@ async def unread_streams(peer: Peer) -> None:
     await read_slowly(peer, data, connections=20)
 
 
+@attack("HTTP+SSE: calls posted, the stream not read")
+async def unread_sse(peer: Peer) -> None:
+    """Each POST is answered at once, and the result waits for the stream."""
+    stream = await peer.connect(receive_buffer=4096)
+    await peer.send(stream, http(b"", {"Accept": "text/event-stream"}, "GET", "/sse"))
+    await stream.reader.readuntil(b"data: ")
+    endpoint = (await stream.reader.readuntil(b"\n")).decode().strip()
+    stop_reading(stream)
+
+    def post(message: Any) -> bytes:
+        return http(encode(message), legacy_headers(None), "POST", endpoint)
+
+    data = post(legacy_call("big", {"size": 1_000_000}))
+    handshake = iter([post(initialize("2024-11-05")), post(INITIALIZED)])
+    await peer.repeat(itertools.chain(handshake, itertools.repeat(data)), connections=1)
+    stream.vanish()
+
+
 @attack("bodies over the limit")
 async def large_bodies(peer: Peer) -> None:
     """urllib sends all it has before it reads: its 413 must not be lost to a reset."""

@@ -140,6 +140,7 @@ class Target:
             command += ["gateway", str(config)]
         else:
             command += ["serve", str(HERE / "target.py"), "--auth", "guard" if kind in ("guarded", "keys") else "none"]
+            command += ["--sse-path", "/sse"]
         command += ["--port", str(self.port)]
         if kind == "tls":
             certificate, key = Authority(folder).issue("localhost", "127.0.0.1")
