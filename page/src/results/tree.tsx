@@ -3,6 +3,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { isObject, rawDigits } from "../api/json";
 import type { Json } from "../api/types";
+import { plural } from "../ui/format";
 import { Theirs } from "../ui/text";
 
 const PAGE = 100; // entries drawn at once in one branch
@@ -25,7 +26,7 @@ function Node({ name, value, open, find, last = true }: { name?: string | number
     <div>
       <button type="button" class="tree-toggle" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
         <span class="caret" aria-hidden="true">{isOpen ? "▾" : "▸"}</span>{key}{left}
-        {!isOpen && <span class="tree-size"> {entries.length} {Array.isArray(value) ? "items" : "keys"} {right}</span>}
+        {!isOpen && <span class="tree-size"> {plural(entries.length, Array.isArray(value) ? "item" : "key")} {right}</span>}
       </button>
       {isOpen && (
         <div class="tree-inner">
