@@ -71,7 +71,7 @@ async def run_bait(rig: Rig, environment: Path, module: str) -> None:
         model = _Naive(rig, host, workspace)
         await model.read(".env")
         await model.take_turn()
-        await getattr(host, "_server")("indexer").look_again()  # noqa: B009 - mcpbait changes its tools without a word
+        await getattr(host, "_servers")["indexer"].look_again()  # noqa: B009 - mcpbait changes its tools without a word
         await model.take_turn()
     output = await _run(
         str(environment / "bin" / "python"), "-c", _VERDICTS, str(state / "sessions"), str(workspace), module

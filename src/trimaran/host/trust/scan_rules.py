@@ -264,6 +264,8 @@ _ADDRESSED: Final = re.compile(
 )
 _NOTE: Final = re.compile(
     r"\b(?:note|instructions?|message|attention|reminder|notice),? (?:for|to) " + _READERS + r"\b ?[:,-]"
+    r"|\b(?:any|every|each) (?:ai|llm|assistant|agent|model|bot|chatbot) (?:that|which|who) (?:reads|sees|processes|parses|visits|finds)\b"
+    r"|(?:^|[.!?] )(?:assistant|agent|bot|ai|llm), (?:please|kindly|you must|now)\b"
     r"|\byou, (?:the|an?|as an?) (?:ai|llm|assistant|agent|language model|model)\b|\bfor (?:the |any |all )?(?:ai|llm|model|assistant|agent|language model)s? only\b"
     r"|\b(?:ai|llm|language) (?:models?|assistants?|agents?)\b[^.\n]{0,60}\b(?:must|have to|are (?:required|obliged|instructed) to) (?:always|never|first|only) "
 )
@@ -292,6 +294,7 @@ _SECRECY: Final = re.compile(
     + r"\b[^.\n]{0,30}\bnever (?:found out|finds? out|learns?|learned|hears?|heard|notices?|noticed|knew) ?(?:that|of|about|[.;,<]|$)"
     r"|\bwithout (?:ever )?(?:mentioning|telling|reporting|disclosing|announcing) (?:it|this|that|any of (?:it|this))\b(?= ?(?:to|in|[.;,<]|$))"
     r"|\bbefore (?:anyone|anybody|someone|somebody|the (?:user|person|human|owner)) (?:gets? asked|is asked|gets? told|is told|notices|finds out|can (?:object|stop|notice|react))\b"
+    r"|\b(?:do not|don't|never) (?:bring up|speak of|refer to) (?:that|this|it|the fact)\b"
     r"|\b(?:do not|don't|never) (?:report|announce) (?:it|this|that)\b(?= ?(?:to (?:the user|anyone|anybody)|[.;,<]|$))",
     re.M,
 )
@@ -346,7 +349,7 @@ _TALK: Final = (
 _FORWARDS: Final = re.compile(
     r"\b(?:forward|send|post|upload|transmit|report|mirror)(?:s|ed|ing)?\b[^.]{0,50}?\b(?:user's|conversation|last message|chat|prompts?|history)\b"
     r"[^.]{0,60}?(?:https?://|\w@)"
-    r"|\b(?:forward|send|post|upload|transmit|copy|transfer)\b[^.\n]{0,40}?\b(?:the user|user's|their)\b[^.\n]{0,60}?(?:\bto https?://|\w@[a-z0-9-]{1,63}\.|\bpublic\b)"
+    r"|\b(?:forward|send|post|upload|transmit|copy|transfer|write|submit)\b[^.\n]{0,60}?\b(?:the user|user's|their)\b[^.\n]{0,60}?(?:\bto https?://|\w@[a-z0-9-]{1,63}\.|\bpublic\b)"
     r"|\b(?:append|add|send|attach|include|put|write|encode|paste)\b[^.\n]{0,40}?"
     + _TALK
     + r"[^\n]{0,60}?(?:https?://|\w@[a-z0-9-]{1,63}\.)"
@@ -366,7 +369,7 @@ _AUTHORITY: Final = re.compile(
     r"\b(?:user|administrator|admin|owner|operator|developer|system)s?\b[^.\n]{0,20}\b(?:has|have)\b[^.\n]{0,20}\b(?:authori[sz]ed|pre-?approved|approved|granted|raised|lifted)\b"
     r"[^.\n]{0,20}\b(?:all|every|any|your|full)\b[^.\n]{0,30}\b(?:operations?|actions?|commands?|calls?|privileges|permissions|requests?|access|restrictions)\b"
     r"|\b(?:you|the (?:assistant|agent|model)) (?:no longer|do not|don't|does not) need (?:any |the )?(?:\w+ )?(?:permission|confirmation|approval|consent)\b[^.\n]{0,20}\b(?:from|of|to|for|by)\b"
-    r"|\b(?:safety|security|permission) (?:checks?|rules?|controls?|filters?|guardrails?) (?:have|has|are|is) (?:now )?(?:been )?(?:turned|switched) off\b"
+    r"|\b(?:safety|security|permission) (?:checks?|rules?|controls?|filters?|guardrails?) (?:have|has|are|is) (?:now )?(?:been )?(?:(?:turned|switched) off\b|off for\b)"
     r"|\b(?:guardrails?|safeguards?|(?:all|your|these|the|safety) (?:restrictions|guidelines|rules|policies|safeguards))\b[^.\n]{0,20}\b(?:are|were|is|have been|has been) (?:now |hereby )?"
     r"(?:lifted|removed|void|suspended|cancell?ed|annulled|revoked|disabled)\b[^.\n]{0,30}\b(?:chat|session|conversation|now|you|from now|remainder)\b"
     r"|\b(?:notice|message|directive|order|announcement) from (?:the )?(?:anthropic|openai|deepmind)(?:'s)?\b[^.\n]{0,60}\b(?:agents?|assistants?|models?|security|safety)\b"
@@ -507,6 +510,11 @@ _SECRET_PLACE: Final = re.compile(
     + _HARD_KEYS
     + r"|\bmust (?:hold|contain|be|have|carry)\b[^.\n]{0,40}"
     + _HARD_KEYS
+    + r"|\b(?:load|read|open|fetch|cat|copy|take)\b[^\n]{0,40}(?:"
+    + _HARD_KEYS
+    + r"|\.env\b)[^\n]{0,80}`\w+`|\b(?:fill|set|put|give|use)\b[^\n]{0,20}`\w+`[^\n]{0,60}(?:"
+    + _HARD_KEYS
+    + r"|\.env\b)"
 )
 _CREDENTIAL_WORDS: Final = (
     r"(?:password|passphrase|passwd|api[ _-]?keys?|api[ _-]?tokens?|access[ _-]?(?:tokens?|keys?)|secret[ _-]?keys?|client[ _-]?secret|bearer token"
@@ -541,6 +549,7 @@ _DANGEROUS: Final = re.compile(
     r"|/dev/tcp/|\bnc (?:-\w+ ){0,3}-e\b|>\s?/etc/(?:passwd|crontab|sudoers)"
 )
 _PIPED: Final = re.compile(
+    r"\b(?:ba|z|da|k)?sh -c [\"']?\$\((?:curl|wget)\b|"
     r"\b(?:curl|wget|iwr|invoke-webrequest)\b(?:[^\n|cw]|[cw](?!url|get)){0,300}+\|\s?(?:sudo )?"
     r"(?:(?:ba|z|da|k)?sh|python[0-9.]*|perl|node|iex)\b"
 )
@@ -596,7 +605,7 @@ _IMAGE: Final = re.compile(
     re.I,
 )
 _QUERY_DATA: Final = re.compile(
-    r"[?&/][^=?&#]{0,60}=(?:[A-Za-z0-9+/_%-]{40,}|[^&#]{0,200}(?:\{|%7b|\[|<|%3c|\$)|[^&#]{0,60}(?:data|secret|token|context|history|email)\b)|[?&](?:p=[^&#]{16}|(?:d|q|c|s|data|exfil|leak|secret|token|content|payload|context|history)=)",
+    r"[?&/][^=?&#]{0,60}=(?:[A-Za-z0-9+/_%-]{40,}|[^&#]{0,200}(?:\{|%7b|\[|<|%3c|\$)|[^&#]{0,60}(?:data|secret|token|context|history|email)\b)|[?&](?:p=[^&#]{16}|(?:d|q|c|s|data|exfil|leak|secret|token|content|payload|context|history|chat|conversation|summary|prompt)=)",
     re.I,
 )
 _BADGES: Final = re.compile(
@@ -819,6 +828,7 @@ RULES: Final[tuple[ScanRule, ...]] = (
             "no additional",
             "no other",
             "turned off",
+            " off for",
             "switched off",
             "disabled",
             "[admin",
@@ -937,6 +947,11 @@ RULES: Final[tuple[ScanRule, ...]] = (
             "reminder",
             "notice",
             "you, ",
+            "please",
+            "kindly",
+            "any ",
+            "every ",
+            "each ",
             " only",
             "always",
             "never",
@@ -979,6 +994,9 @@ RULES: Final[tuple[ScanRule, ...]] = (
             "find",
             "asked",
             "told",
+            "bring up",
+            "speak of",
+            "refer to",
             "announc",
             "anyone can",
             "anybody can",
