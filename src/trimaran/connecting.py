@@ -191,6 +191,8 @@ def _from_config(entry: dict[str, Any], options: dict[str, Any]) -> tuple[_Diale
             )
     transport = entry.get("transport", entry.get("type"))
     if transport is None:
+        if "url" in entry and "command" in entry:
+            raise ConfigError("the config has a command and a url, and a server has one of them: leave the other out")
         transport = "http" if "url" in entry else "stdio"
     if transport in ("http", "streamable-http", "streamableHttp", "sse"):
         url = entry.get("url")

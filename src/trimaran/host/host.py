@@ -59,7 +59,7 @@ from .pinning import read_pins
 from .resource_blocks import fence, one_word, resource_text
 from .rules_in_force import RulesInForce
 from .server_calls import ServerCalls, copied_object
-from .server_table import ServerHooks, ServerTable, config_of
+from .server_table import ServerHooks, ServerTable, by_name, config_of
 from .supervise import ServerStatus, SupervisedServer
 from .tool_catalog import ToolCatalog
 from .tool_offers import ToolOffers
@@ -103,7 +103,8 @@ class Host:
 
     Args:
         config: A loaded configuration; or a mapping from names to targets of `connect`: a URL, a command, a Server; the
-            same with options, `{"url": ..., "auth": ...}`; or an unopened `connect(...)`.
+            same with options, `{"url": ..., "auth": ...}`; or an unopened `connect(...)`. The content of another program's
+            file, `{"mcpServers": {...}}`, is such a mapping.
         allow, ask, deny: Rules on top of the configured ones, as on a command line.
         bridge: The way to a person. Without one, no server may ask (R261), and the host denies each call that the rules
             would ask about. `on_question=` makes one.
@@ -157,7 +158,8 @@ class Host:
         variables = get("environ")
         variables = os.environ if variables is None else variables
         self._environment = read_environment(variables)
-        self.config: Final = config if isinstance(config, HostConfig) else config_of(config or {})
+        servers = config.servers if isinstance(config, HostConfig) else by_name(config or {})
+        self.config: Final = config if isinstance(config, HostConfig) else config_of(servers)
         self.bridge: Final = ConsentBridge(on_question=on_question) if on_question is not None else bridge
         """The way to a person, if there is one."""
         self._rules = RulesInForce(
@@ -245,8 +247,7 @@ class Host:
         self._logging_in: set[asyncio.Future[None]] = set()
         self._closing: asyncio.Task[None] | None = None
         self._hooks = ServerHooks(self._dial, review.tools, self._changed, self._mentions.forget)
-        servers: Any = config
-        self._servers.fill(self.config.servers if config is None or config is self.config else servers, self._hooks)
+        self._servers.fill(servers, self._hooks)
         self._renew()
 
     @classmethod

@@ -191,8 +191,19 @@ class ServerTable(Mapping[str, SupervisedServer]):
         return self._servers.pop(name, None)
 
 
-def config_of(servers: Mapping[str, Any]) -> HostConfig:
-    """The configuration of a mapping of servers: the entries among its values."""
+def by_name(servers: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The servers of a mapping, which may be the content of another program's file: `{"mcpServers": {...}}`."""
     if not isinstance(cast("Any", servers), Mapping):
         raise ConfigError(f'Host takes its servers by name: Host({{"files": target}}), not a {type(servers).__name__}')
+    if len(servers) == 1:
+        key, inner = next(iter(servers.items()))
+        if key in ("mcpServers", "servers") and isinstance(inner, Mapping):
+            entries = cast("Mapping[str, Any]", inner)
+            if all(isinstance(entry, Mapping) for entry in entries.values()):
+                return entries
+    return servers
+
+
+def config_of(servers: Mapping[str, Any]) -> HostConfig:
+    """The configuration of a mapping of servers: the entries among its values."""
     return HostConfig(servers={name: target for name, target in servers.items() if isinstance(target, ServerEntry)})

@@ -278,3 +278,9 @@ def test_several_servers_are_sent_to_the_host(target: Any) -> None:
         ConfigError, match=r"2 servers \(boat, tide\), and connect talks to one: .* all of them to Host"
     ):
         connect(target)
+
+
+def test_a_config_with_a_command_and_a_url_is_refused() -> None:
+    """Neither is chosen in silence."""
+    with pytest.raises(ConfigError, match="a command and a url"):
+        connect({"command": "python", "url": "http://127.0.0.1:9/mcp"})

@@ -335,3 +335,10 @@ async def test_a_misspelt_option_of_one_server_is_told_before_it_starts() -> Non
         with pytest.raises(ConfigError, match="did you mean 'timeout'"):
             await host.start_server("a", Server("a", version="1"), **options)
         assert host.status() == []
+
+
+@pytest.mark.parametrize("key", ["mcpServers", "servers"])
+async def test_the_content_of_another_programs_file_names_its_servers(key: str) -> None:
+    entry = {"url": "http://127.0.0.1:9/mcp"}
+    assert [status.name for status in Host({key: {"a": entry, "b": entry}}).status()] == ["a", "b"]
+    assert [status.name for status in Host({key: entry}).status()] == [key]  # a server may have that name
