@@ -359,7 +359,7 @@ async def unread_sse(peer: Peer) -> None:
     def post(message: Any) -> bytes:
         return http(encode(message), legacy_headers(None), "POST", endpoint)
 
-    data = post(legacy_call("big", {"size": 1_000_000}))
+    data = post(legacy_call("big", {"size": 500_000}))
     handshake = iter([post(initialize("2024-11-05")), post(INITIALIZED)])
     await peer.repeat(itertools.chain(handshake, itertools.repeat(data)), connections=1)
     stream.vanish()
