@@ -57,6 +57,7 @@ def test_a_legacy_sampling_request_is_answered_by_hand(inspector: Inspector, vis
     card = page.locator(".question")
     expect(card).to_contain_text("Say ahoy")
     expect(card).to_contain_text("legacy")
+    expect(card).to_contain_text("You are a helpful test server.")  # the system prompt
     card.get_by_label("The answer, in the model's place").fill("Ahoy from a person")
     card.get_by_role("button", name="Answer by hand").click()
     expect(page.locator("main")).to_contain_text("Nobody is asking")
