@@ -30,7 +30,7 @@ def merge_parts(document: Document, source: Mapping[str, Any], depth: int = 0) -
             rest.setdefault("description", as_map(part).get("description"))
         else:
             substantial.append(part)
-    if len(substantial) + ("properties" in rest) < 2 or depth == _MAX_DEPTH:
+    if len(substantial) + ("properties" in rest or "required" in rest) < 2 or depth == _MAX_DEPTH:
         return {**rest, "allOf": substantial}
     nodes: list[Mapping[str, Any]] = []
     for part in [rest, *substantial]:

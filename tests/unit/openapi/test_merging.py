@@ -27,6 +27,12 @@ def test_objects_are_merged() -> None:
     }
 
 
+def test_members_that_are_required_beside_a_single_part_stay_required() -> None:
+    """DigitalOcean's projects: the list was lost, and models were not told."""
+    source = {"allOf": [{"$ref": "#/components/schemas/Base"}], "required": ["name"]}
+    assert merge_parts(DOCUMENT, source)["required"] == ["name", "id"]
+
+
 def test_objects_within_objects_are_merged() -> None:
     inner = {"allOf": [REF, {"description": "a remark"}]}
     merged = merge_parts(DOCUMENT, {"allOf": [inner, {"properties": {"name": TEXT}}]})
