@@ -470,6 +470,14 @@ async def _inspector(http: HttpServer, *, is_wanted: bool) -> AsyncGenerator[Non
         yield
 
 
+def _require_no_loop(transport: Transport) -> None:
+    if running_loop() is not None:
+        raise ConfigError(
+            "an event loop runs here already, as in a notebook or in an `async def`: write "
+            f"await server.serve({transport!r}, ...) instead of server.run({transport!r}, ...)"
+        )
+
+
 def run(
     server: Server,
     transport: Transport = "stdio",
@@ -480,17 +488,15 @@ def run(
 ) -> None:
     """Serve until EOF, SIGTERM or Ctrl-C. In a terminal, stderr shows the URL, or says that a program should start it."""
     _check_transport(transport)
-    if running_loop() is not None:
-        raise ConfigError(
-            "an event loop runs here already, as in a notebook or in an `async def`: write "
-            f"await server.serve({transport!r}, ...) instead of server.run({transport!r}, ...)"
-        )
     if transport == "stdio":
         from trimaran.transports.stdio import run_stdio
 
-        run_stdio(server, **_stdio_options(server, {**options} if workers == 1 else {**options, "workers": workers}))
+        known = _stdio_options(server, {**options} if workers == 1 else {**options, "workers": workers})
+        _require_no_loop(transport)
+        run_stdio(server, **known)
         return
     check_options(options, _HTTP_NAMES, "an HTTP server")
+    _require_no_loop(transport)
     if type(workers) is not int or workers < 1:
         raise ConfigError(f"workers must be a positive integer, not {workers!r}")
     if workers != 1 and threading.current_thread() is not threading.main_thread():
