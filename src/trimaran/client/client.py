@@ -48,6 +48,7 @@ from trimaran.types import (
 from .cache import Cache
 from .capability_check import check_offered
 from .connection import Connection, Unset
+from .known_tools import KnownTool, KnownTools
 from .lists import KEEP_BYTES, Lists, page_params
 from .option_types import CallOptions, ListenOptions, LogLevel, OnProgress, Roots, TaskOptions
 from .options import ClientState
@@ -65,7 +66,6 @@ from .results import (
 from .subscriptions import ChangeStream, Subscription, SubscriptionHub
 from .tasks import TASKS, TaskClient, TaskHandle, read_begun
 from .tool_calling import Timeout, ToolCalling
-from .tool_calls import KnownTool, KnownTools
 
 log: logging.Logger = logging.getLogger("trimaran.client")
 

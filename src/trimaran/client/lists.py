@@ -12,9 +12,9 @@ from trimaran.paging import walk_pages
 from .cache import Cache
 from .capability_check import check_offered
 from .connection import Connection
+from .known_tools import KnownTools
 from .options import MAX_TIMEOUT
 from .results import Page, read_page
-from .tool_calls import KnownTools
 
 KEEP_BYTES: Final = 1024 * 1024  # of one result in the cache
 _LIST_BYTES: Final = 64 * 1024 * 1024  # of all pages of a list, on the wire

@@ -23,9 +23,9 @@ from trimaran.types import Json
 from .cache import Cache
 from .capability_check import check_offered
 from .connection import Connection, Unset
+from .known_tools import KnownTool, KnownTools
 from .lists import Lists
 from .option_types import OnProgress
-from .tool_calls import KnownTool, KnownTools
 
 log: logging.Logger = logging.getLogger("trimaran.client")
 

@@ -1,6 +1,6 @@
 """Definitions that changed, or are new at a known server: kept from the model until a person agrees to them.
 
-`trust/review.py` holds them back, `pinning.py` says which servers are pinned and how. Here a person is asked about them, and
+`trust/review.py` holds them back, `pin_settings.py` says which servers are pinned and how. Here a person is asked about them, and
 the answer takes effect.
 """
 
@@ -14,7 +14,7 @@ from typing import Final, final
 from trimaran.errors import Error
 
 from .consent import ConsentBridge, ConsentLost, Question
-from .pinning import PinPolicy
+from .pin_settings import PinPolicy
 from .server_table import ServerTable
 from .supervise import SupervisedServer
 from .tool_catalog import ToolCatalog

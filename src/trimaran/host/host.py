@@ -5,8 +5,8 @@
         result = await host.call("mcp__github__search", {"query": "sails"})
 
 This is the facade. `config/` says which servers exist, `server_table.py` has them by name, `supervise.py` keeps each running,
-`tool_catalog.py` names their tools, `tool_offers.py` declares them to models, `rules_in_force.py` gathers the rules,
-`permissions/` decides by them, `approvals.py` and `consent.py` ask a person, `server_calls.py` is the path of a call,
+`tool_catalog.py` names their tools, `provider_tools.py` declares them to models, `rules_in_force.py` gathers the rules,
+`permissions/` decides by them, `approvals.py` and `consent.py` ask a person, `call_path.py` is the path of a call,
 `long_results.py` shortens results, `held_definitions.py` has the definitions that wait for a person, `model_calls.py` reads and
 writes for models, `host_tools.py` has the host's own tools, `answers.py` answers a model's reply, `mentions.py` reads resources.
 """
@@ -33,6 +33,7 @@ from trimaran.types import CallToolResult, Json, TextContent, TextResourceConten
 
 from .answers import answer_reply
 from .approvals import Approvals
+from .call_path import ServerCalls, copied_object
 from .config import HostConfig, Machine, ServerEntry, load_config
 from .config.model import Touch
 from .connect_plan import OWN_HANDLERS, ConnectPlan, Logins
@@ -55,16 +56,15 @@ from .permissions import (
     Explanation,
     Gate,
 )
-from .pinning import read_pins
+from .pin_settings import read_pins
+from .provider_tools import ToolOffers
 from .resource_blocks import fence, one_word, resource_text
 from .rules_in_force import RulesInForce
-from .server_calls import ServerCalls, copied_object
 from .server_table import ServerHooks, ServerTable, by_name, config_of
 from .supervise import ServerStatus, SupervisedServer
 from .tool_catalog import ToolCatalog
-from .tool_offers import ToolOffers
-from .trust.project import UNTRUSTED
 from .trust.review import CatalogReview, HeldDefinition
+from .trust.trusted_files import UNTRUSTED
 from .trust.untrusted import Untrusted
 
 if TYPE_CHECKING:

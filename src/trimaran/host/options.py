@@ -17,7 +17,7 @@ from .consent import ConsentBridge, Question
 from .output_limits import OutputLimits
 from .permissions import DecisionLog
 from .trust.pins import Pins
-from .trust.project import Trust
+from .trust.trusted_files import Trust
 
 __all__ = ["AnswerOptions", "HostOptions", "Login", "ServerOptions"]
 

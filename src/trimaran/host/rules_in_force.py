@@ -18,7 +18,7 @@ from trimaran.errors import ConfigError
 
 from .config import HostConfig, ServerEntry, Source
 from .permissions import Policy, Rule, RuleProblem, RulesRead, check, read_config_rules, read_options
-from .trust.project import UNTRUSTED, Trust
+from .trust.trusted_files import UNTRUSTED, Trust
 from .trust.untrusted import Untrusted, trust_digest, untrusted_in
 
 if TYPE_CHECKING:

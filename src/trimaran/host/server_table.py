@@ -19,8 +19,8 @@ from .environment import Environment
 from .names import check_server_name, safe_names
 from .rules_in_force import RulesInForce
 from .supervise import SupervisedServer
-from .trust.project import UNTRUSTED
 from .trust.review import Reviewed
+from .trust.trusted_files import UNTRUSTED
 from .trust.untrusted import configured_names
 
 

@@ -209,7 +209,7 @@ async def test_after_a_change_only_what_is_new_is_counted(counted: list[str]) ->
 async def test_others_have_their_turn_while_many_tools_are_prepared(
     counted: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trimaran.host.tool_offers._COUNTING", 0.0)
+    monkeypatch.setattr("trimaran.host.provider_tools._COUNTING", 0.0)
     async with Host({"mail": catalog("mail", 30)}, allow=["*"]) as host:
         most = 0
 

@@ -332,7 +332,7 @@ def test_a_file_that_may_be_anybodys_is_not_believed(
 
 
 def test_the_oldest_are_forgotten_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trimaran.host.trust.project._MOST", 2)
+    monkeypatch.setattr("trimaran.host.trust.trusted_files._MOST", 2)
     trust = Trust(tmp_path / "trusted.json")
     for name in "abc":
         trust.add(f"/{name}", name)

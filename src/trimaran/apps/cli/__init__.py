@@ -21,7 +21,7 @@ from trimaran import __version__
 from trimaran.errors import Error
 
 from .exit_codes import code_of, is_output_error
-from .groups import LazyGroup
+from .command_groups import LazyGroup
 
 __all__ = ["main"]
 

@@ -36,7 +36,7 @@ from trimaran.host.trust import Trust
 from trimaran.host.trust.untrusted import trust_digest, untrusted_in
 
 from .arguments import FILE, WORKSPACE
-from .groups import CommandGroup
+from .command_groups import CommandGroup
 from .output import Screen, in_one_line
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ import click
 from trimaran.depth import decode_json
 
 from .arguments import read_args, read_words
+from .command_groups import CommandGroup
 from .exit_codes import Exit
-from .groups import CommandGroup
 from .output import Screen
 
 if TYPE_CHECKING:

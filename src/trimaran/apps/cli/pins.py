@@ -14,8 +14,8 @@ from trimaran.host.terminal_text import in_one_line, safe, to_json
 from trimaran.host.trust.pins import PinFile, PinnedServer, Pins, PinTarget, accepted, file_prefix
 from trimaran.host.trust.review import HeldDefinition
 
+from .command_groups import CommandGroup
 from .exit_codes import Exit
-from .groups import CommandGroup
 from .output import Screen
 
 if TYPE_CHECKING:

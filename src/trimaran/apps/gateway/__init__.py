@@ -2,8 +2,8 @@
 
 settings.py     what `[gateway]` and `[view.NAME]` say
 gateway.py      all endpoints of one port: what is served, and its life
-control.py      one call to a server: rules, limits, the audit line, figures
-access.py       who is calling, and what rules let a caller do
+call_control.py one call to a server: rules, limits, the audit line, figures
+callers.py      who is calling, and what rules let a caller do
 credentials.py  with which credentials a server is called
 logins.py       callers who log in to a server themselves
 views.py        a part of the servers, for some callers

@@ -40,9 +40,9 @@ from trimaran.transports.engine import Engine
 from trimaran.transports.fetch import Fetcher
 from trimaran.transports.guard import is_loopback
 
-from .access import Access
 from .authentication import Authentication, ViewAuthentication, read_provider
-from .control import OTHER_SUBJECTS, Controls, ServerControl, secrets_of
+from .call_control import OTHER_SUBJECTS, Controls, ServerControl, secrets_of
+from .callers import Access
 from .credentials import UpstreamCredentials, credentials_of
 from .logins import LoginDesk, ServerLogins
 from .logs import configuration_secrets

@@ -24,7 +24,7 @@ from trimaran.protocol.seal import Sealer
 from trimaran.server.routes import RouteRequest
 from trimaran.types import Tool
 
-from .control import RecentCall
+from .call_control import RecentCall
 
 if TYPE_CHECKING:
     from .gateway import Gateway

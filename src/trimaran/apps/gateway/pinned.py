@@ -11,7 +11,7 @@ from typing import Final, cast, final
 
 from trimaran.host.config.model import PinMode
 from trimaran.host.connect_plan import ConnectPlan
-from trimaran.host.pinning import pin_target
+from trimaran.host.pin_settings import pin_target
 from trimaran.host.trust.pins import Pins
 from trimaran.host.trust.review import CatalogReview, DefinitionKind, HeldDefinition, PinSetting
 from trimaran.types import Prompt, ResourceTemplate, Tool

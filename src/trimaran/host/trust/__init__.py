@@ -1,6 +1,6 @@
 """Whom a host believes: the parts that assume that a file or a server may turn on the person who uses it.
 
-project.py     the projects' files that a person trusts      untrusted.py   what such a file would do, for the question
+trusted_files.py the projects' files that a person trusts      untrusted.py   what such a file would do, for the question
 pins.py        the definitions that a person agreed to       pins_diff.py   two definitions, word by word
 review.py      what a server lists: offered, held, asked about
 scan_rules.py  the table of words to look for                scan.py        looks at texts and definitions; cleans them
@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .flow import Arrival as Arrival, DataFlow as DataFlow
     from .pins import Pins as Pins, PinsDamaged as PinsDamaged, PinsUnwritable as PinsUnwritable
-    from .project import UNTRUSTED as UNTRUSTED, Trust as Trust
+    from .trusted_files import UNTRUSTED as UNTRUSTED, Trust as Trust
     from .review import DefinitionHeld as DefinitionHeld, HeldDefinition as HeldDefinition
     from .scan import (
         ScanFinding as ScanFinding,
@@ -35,7 +35,7 @@ else:
         {
             "flow": "Arrival DataFlow",
             "pins": "Pins PinsDamaged PinsUnwritable",
-            "project": "UNTRUSTED Trust",
+            "trusted_files": "UNTRUSTED Trust",
             "review": "DefinitionHeld HeldDefinition",
             "scan": "ScanFinding clean_text scan_text scan_tool",
             "untrusted": "Untrusted configured_names trust_digest untrusted_in",

@@ -19,7 +19,7 @@ from trimaran.apps.gateway.gateway import Gateway
 from trimaran.errors import CallError
 
 from .conftest import gateway_of, machine, read, url_of
-from .test_control import KEYS
+from .test_call_control import KEYS
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from trimaran import connect
 from trimaran.apps.gateway.page import read_form, words_of_others
 
 from .conftest import child, fetch, gateway_of, remote, url_of
-from .test_control import KEYS
+from .test_call_control import KEYS
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from trimaran.ext.otel import Telemetry
 from trimaran.serve import HttpServer
 
 from .conftest import child, fetch, gateway_of, remote, url_of
-from .test_control import KEYS
+from .test_call_control import KEYS
 
 pytestmark = pytest.mark.slow
 

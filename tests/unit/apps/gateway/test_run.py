@@ -16,7 +16,7 @@ from trimaran.errors import CallError, ConfigError
 from trimaran.host.config import load_config
 
 from .conftest import child, gateway_of, read, url_of
-from .test_control import KEYS
+from .test_call_control import KEYS
 
 pytestmark = pytest.mark.slow
 

@@ -10,7 +10,7 @@ from trimaran.errors import ConfigError, Error
 from trimaran.serve import HttpServer
 
 from .conftest import child, fetch, gateway_of, machine, read, remote, url_of
-from .test_control import KEYS
+from .test_call_control import KEYS
 
 pytestmark = pytest.mark.slow
 

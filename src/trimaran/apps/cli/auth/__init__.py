@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from trimaran.apps.cli.groups import LazyGroup
+from trimaran.apps.cli.command_groups import LazyGroup
 
 __all__ = ["command"]
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
+from trimaran.client.known_tools import KnownTool, KnownTools
 from trimaran.client.results import read_tool
-from trimaran.client.tool_calls import KnownTool, KnownTools
 from trimaran.errors import InvalidOutput
 from trimaran.types import Tool, ToolAnnotations
 

@@ -40,7 +40,7 @@ from trimaran.server.results import decode_result
 from trimaran.state.contracts import StoreError
 from trimaran.types import CallToolResult, as_object
 
-from .access import Access, caller_name
+from .callers import Access, caller_name
 from .metrics import Metrics
 from .settings import GatewaySettings, ToolLimit
 
