@@ -48,12 +48,12 @@ class SentRequest:
     def __init__(
         self, session: PeerSession, link: PostingLink, id: int, message: bytes, headers: SharedHeaders, sending: Any
     ) -> None:
-        self.session = session
-        self.link = link
-        self.id = id
-        self.message = message
-        self.headers = headers
-        self.sending = sending
+        self.session: PeerSession = session
+        self.link: PostingLink = link
+        self.id: int = id
+        self.message: bytes = message
+        self.headers: SharedHeaders = headers
+        self.sending: Any = sending
         """`PostingLink.request` waits for it."""
 
 

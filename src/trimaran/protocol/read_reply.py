@@ -190,6 +190,8 @@ def _refusal(message: bytes, error: Exception) -> RemoteProtocolError:
         return RemoteProtocolError(
             CODE_INVALID_REQUEST, f"the server sent JSON that is not a JSON-RPC message ({error}): {excerpt(message)}"
         )
+    if not message:
+        return RemoteProtocolError(CODE_PARSE, "the server sent an empty text instead of JSON")
     reason = TooDeep() if isinstance(error, RecursionError) else error
     problem = "JSON that is too deep" if isinstance(reason, TooDeep) else "no JSON"
     return RemoteProtocolError(CODE_PARSE, f"the server sent {problem} ({reason}): {excerpt(message)}")

@@ -46,8 +46,8 @@ class ToolShortcut:
     __slots__ = ("_client", "_headers", "_link", "_middle", "_session", "name", "upstream")
 
     def __init__(self, upstream: Upstream, name: str) -> None:
-        self.upstream = upstream
-        self.name = name
+        self.upstream: Upstream = upstream
+        self.name: str = name
         self._middle = b',"method":"tools/call","params":{"name":%b,"arguments":' % msgspec.json.encode(name)
         self._client: Client | None = None
         self._session: PeerSession | None = None

@@ -232,7 +232,7 @@ class Dispatcher:
         self._travelling: list[tuple[frozenset[str] | None, Middleware]] = []
         self.on_fold: list[Callable[[], None]] = []
         """Servers that have this one mounted: they fold its middleware into theirs."""
-        self.takes_shortcuts = False
+        self.takes_shortcuts: bool = False
         """Tools may be called by shortcuts: nothing is around `tools/call`, and some are those of other servers."""
         self._relays = False
         self._extra: dict[str, tuple[Method, Serve]] = {}

@@ -52,9 +52,9 @@ class RelayedRequest:
     ) -> None:
         self._connection: RelayingConnection | None = connection
         self._loop = loop
-        self.engine = engine
-        self.head = head
-        self.headers = headers
+        self.engine: Engine = engine
+        self.head: Head = head
+        self.headers: dict[str, str] = headers
         self.call: IncomingCall
         self.began: float
         """A time of the loop's clock."""

@@ -109,7 +109,7 @@ CASES: dict[str, tuple[Override, type[Error] | tuple[type[Error], ...], tuple[st
     "a 503 page": (page(503), UnexpectedStatus, ("503",)),
     "a 429": (page(429, Retry_After="120"), UnexpectedStatus, ("429",)),
     "a 202 to a call": (bare(202), RemoteProtocolError, ("202", "accepted")),
-    "a 204 to a call": (bare(204), RemoteProtocolError, ("nothing",)),
+    "a 204 to a call": (bare(204), RemoteProtocolError, ("an empty text",)),
     "a bare 200": (bare(200), ConnectionLost, ("empty",)),  # a proxy whose server died says that
     "a body cut short": (wrong_length, ConnectionLost, ("",)),
     "a reset in the body": (reset_in_body, ConnectionLost, ("",)),
