@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import importlib
 import socket
+import sys
 from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
@@ -131,6 +133,8 @@ class Fetcher:
     async def _once(
         self, request: HttpRequest, errand: _Destination, headers: Mapping[str, str], meter: _Meter
     ) -> HttpReply:
+        if "aiohttp" not in sys.modules:  # a tenth of a second, in which a server has others to serve
+            await asyncio.to_thread(importlib.import_module, "aiohttp")
         import aiohttp
         from yarl import URL
 

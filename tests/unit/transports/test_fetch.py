@@ -13,6 +13,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import textwrap
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from ipaddress import ip_address
 from pathlib import Path
@@ -914,3 +915,33 @@ async def test_a_proxy_that_cannot_be_is_told(https_proxy: Callable[[str], None]
     async with fetching() as fetcher:
         error = await failure(fetcher(get("https://as.example.com/x")))
     assert "proxy" in str(error)
+
+
+def test_the_http_library_is_imported_in_a_thread() -> None:
+    """Whose rule: ours. The first login at a gateway must not make its other callers wait for an import."""
+    program = """
+        import asyncio, sys, threading
+        from importlib.abc import MetaPathFinder
+        from trimaran.errors import AuthorizationFailed
+        from trimaran.oauth.effects import HttpRequest
+        from trimaran.transports.fetch import Fetcher
+
+        class Watch(MetaPathFinder):
+            def find_spec(self, name, path, target=None):
+                if name == "aiohttp":
+                    print(threading.current_thread() is threading.main_thread())
+
+        async def main():
+            fetcher = Fetcher(allow_private=True)
+            try:
+                await fetcher(HttpRequest(step="discovery", url="http://127.0.0.1:1/"))
+            except AuthorizationFailed:
+                await fetcher.close()
+
+        sys.meta_path.insert(0, Watch())
+        asyncio.run(main())
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout.split() == ["False"]
