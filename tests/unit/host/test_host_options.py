@@ -288,6 +288,7 @@ async def test_an_identity_provider_vouches_for_the_person_that_mcp_toml_names(i
     assert grant["assertion"] == "the-id-jag"
 
 
+@pytest.mark.slow
 async def test_an_issuer_that_is_away_is_tried_again_and_a_refusal_is_not(issuer: tuple[Issuer, str]) -> None:
     """R272: what passes by itself needs nobody."""
     asked, token_url = issuer

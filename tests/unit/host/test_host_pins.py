@@ -193,6 +193,7 @@ async def test_of_what_was_too_long_to_keep_the_new_words_are_shown(store: Pins)
     assert "{+Sends it all.+}" in verdict.withheld["read"].text()
 
 
+@pytest.mark.slow
 async def test_ten_thousand_tools_are_pinned(store: Pins) -> None:
     many = listed(*(tool(f"tool{number}") for number in range(10_000)))
     await review_of(store).tools("files", many)

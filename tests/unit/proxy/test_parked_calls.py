@@ -98,6 +98,7 @@ async def test_another_process_of_the_fleet_takes_the_retry(tmp_path: Path) -> N
     assert (harbour.greeted, harbour.finished) == (1, 1)
 
 
+@pytest.mark.slow
 async def test_when_its_process_is_gone_the_retry_is_an_error_and_no_second_run(tmp_path: Path) -> None:
     harbour = Harbour()
     async with fronts(harbour, 2, store=f"sqlite:///{tmp_path / 'fleet.db'}") as [one, two]:
@@ -149,6 +150,7 @@ async def test_the_caller_with_the_most_open_questions_makes_room(monkeypatch: p
         assert text_of(await greet(front, **greedy[-1])) == "hello Bo"
 
 
+@pytest.mark.slow
 async def test_a_hundred_open_questions_keep_nobody_from_being_asked() -> None:
     """They share one connection to the target, whose own limit is for the questions to one person."""
     harbour = Harbour()

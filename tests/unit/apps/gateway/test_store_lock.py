@@ -50,6 +50,7 @@ async def test_a_killed_holder_does_not_keep_it(monkeypatch: pytest.MonkeyPatch)
     assert await store.sessions.count() == 0
 
 
+@pytest.mark.slow
 async def test_a_slow_holder_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store_lock, "_LIFETIME", 0.3)
     monkeypatch.setattr(store_lock, "_RENEWAL", 0.02)

@@ -139,6 +139,7 @@ async def test_bad_arguments_are_refused_and_can_be_sent_anyway() -> None:
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
+@pytest.mark.slow
 async def test_a_question_waits_for_a_person_and_is_checked(era: str) -> None:
     async with open_bench() as bench, HttpServer(boats(), port=0) as http:
         server = await bench.add(http.url)

@@ -41,6 +41,7 @@ async def record(bench: Bench, server: str) -> dict[str, Any]:
     return await bench.post(f"/api/recordings/{recording['id']}/stop")
 
 
+@pytest.mark.slow
 async def test_a_recording_becomes_a_mock_server_and_a_test_file_that_passes(tmp_path: Path) -> None:
     async with open_bench() as bench, HttpServer(boats(), port=0) as http:
         server = await bench.add(http.url, headers={"X-Api-Key": "sesame-open-sesame"})
@@ -312,6 +313,7 @@ def test_a_file_that_cannot_be_used_is_told_before_anything_runs(
     assert (run.exit_code, problem in run.output) == (2, True), run.output
 
 
+@pytest.mark.slow
 def test_a_run_waits_no_longer_than_it_was_told(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(
         "import asyncio\nfrom trimaran import Server\nserver = Server('slow')\n\n\n@server.tool\nasync def wait() -> str:\n"

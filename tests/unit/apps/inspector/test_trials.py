@@ -45,6 +45,7 @@ async def test_without_its_token_a_server_refuses() -> None:
         assert tried["variant"]["failure"]["blame"] == "auth"
 
 
+@pytest.mark.slow
 async def test_a_bad_network_over_http() -> None:
     async with open_bench() as bench, HttpServer(boats(), port=0) as http:
         server = await bench.add(http.url)
@@ -61,6 +62,7 @@ async def test_a_bad_network_over_http() -> None:
         assert any("reconnecting" in event for event in restarted["variant"]["events"])
 
 
+@pytest.mark.slow
 async def test_a_bad_pipe_and_a_killed_process(tmp_path: Path) -> None:
     file = tmp_path / "boat.py"
     file.write_text(
