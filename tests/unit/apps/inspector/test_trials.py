@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
 from tests.support.inspector import open_bench
 from tests.unit.apps.inspector.test_interface import boats
 
