@@ -20,7 +20,6 @@ import asyncio
 import functools
 import importlib
 import socket
-import sys
 from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, final
@@ -133,8 +132,7 @@ class Fetcher:
     async def _once(
         self, request: HttpRequest, errand: _Destination, headers: Mapping[str, str], meter: _Meter
     ) -> HttpReply:
-        if "aiohttp" not in sys.modules:  # a tenth of a second, in which a server has others to serve
-            await asyncio.to_thread(importlib.import_module, "aiohttp")
+        await load_http_library()
         import aiohttp
         from yarl import URL
 
@@ -250,6 +248,17 @@ class _Meter(asyncio.Protocol):
 
 # The limit of the current task's request; aiohttp makes its response in the same task.
 _meter: ContextVar[_Meter] = ContextVar("_meter")
+
+
+_is_library_loaded = False
+
+
+async def load_http_library() -> None:
+    """Import aiohttp in a thread: it takes a tenth of a second, and a server has others to serve."""
+    global _is_library_loaded
+    if not _is_library_loaded:
+        await asyncio.to_thread(importlib.import_module, "aiohttp")
+        _is_library_loaded = True
 
 
 @functools.cache

@@ -37,7 +37,7 @@ from trimaran.server.server import Server
 from trimaran.server.tools import ToolEntry
 from trimaran.server.transforms import adapt_mounted
 from trimaran.transports.engine import Engine
-from trimaran.transports.fetch import Fetcher
+from trimaran.transports.fetch import Fetcher, load_http_library
 from trimaran.transports.guard import is_loopback
 
 from .authentication import Authentication, ViewAuthentication, read_provider
@@ -185,7 +185,7 @@ class Gateway:
 
     async def start(self) -> None:
         """Connect to all servers at the same time, then listen. One that does not answer is waited for a moment only."""
-        await asyncio.gather(*(self._start(served) for served in self.served.values()))
+        await asyncio.gather(load_http_library(), *(self._start(served) for served in self.served.values()))
         await self.http.start()
         self.report_rules()
 
