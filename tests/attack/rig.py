@@ -30,7 +30,7 @@ from .target import AUDIENCE, ISSUER, SECRET
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-SETTLE_LIMIT = 10.0  # seconds until descriptors are given back: a refused connection is read on for 5
+SETTLE_LIMIT = 25.0  # seconds until descriptors are given back: a document is waited for 20
 
 
 @dataclass(frozen=True)
