@@ -11,7 +11,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
 from trimaran.errors import Error
@@ -45,7 +45,7 @@ def run_gateway(load: Callable[[], HostConfig], formatter: LogFormatter, **optio
         gateway = Gateway(config, **options)
         formatter.mask = Mask(secrets=gateway.secrets())
         async with gateway:
-            announce(gateway, formatter)
+            announce(gateway, [source.file for source in config.sources], formatter)
             reloader = Reloader(gateway, load, config, formatter)
             hangup = getattr(signal, "SIGHUP", None)
             if hangup is not None:
@@ -60,14 +60,18 @@ def run_gateway(load: Callable[[], HostConfig], formatter: LogFormatter, **optio
     run_loop(main())
 
 
-def announce(gateway: Gateway, formatter: LogFormatter) -> None:
+def announce(gateway: Gateway, files: Sequence[str], formatter: LogFormatter) -> None:
     """Tell whoever started it where the gateway is, on stderr."""
     down = [served.name for served in gateway.served.values() if not served.is_up]
     rest = f"; not reached yet: {', '.join(down)}" if down else ""
     count = len(gateway.served)
     servers = "1 server is" if count == 1 else f"{count} servers are"
-    line = formatter.notice(f"{servers} served at {gateway.url}{rest} (Ctrl-C ends it)")
-    sys.stderr.write(f"{line}\n")
+    lines = [f"{servers} served at {gateway.url}{rest} (Ctrl-C ends it)"]
+    if count == 0 and files:
+        lines.append(f"{' and '.join(files)}: no server to serve; add [server.NAME] with a command or a url")
+    elif count == 0:
+        lines.append("there is no mcp.toml here, and none of the user's; name a file: trimaran gateway FILE")
+    sys.stderr.write("".join(f"{formatter.notice(line)}\n" for line in lines))
     sys.stderr.flush()
 
 

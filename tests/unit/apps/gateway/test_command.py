@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -61,3 +62,25 @@ def test_a_configuration_that_cannot_be_used_is_told_on_one_line(tmp_path: Path)
     assert ended.returncode == 2 or ended.returncode == 1
     assert "mcp.toml:2: gateway.defalt: this key is not known; did you mean 'default'?" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (None, "there is no mcp.toml here, and none of the user's; name a file: trimaran gateway FILE"),
+        ("[gateway]\n", "mcp.toml: no server to serve; add [server.NAME] with a command or a url"),
+    ],
+)
+def test_a_gateway_without_servers_says_what_is_missing(tmp_path: Path, text: str | None, told: str) -> None:
+    if text is not None:
+        (tmp_path / "mcp.toml").write_text(text)
+    command = [sys.executable, "-m", "trimaran", "gateway", "--port", "0"]
+    environment = {**os.environ, "HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path)}
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            assert process.stderr.readline().startswith("0 servers are served at http://127.0.0.1:")
+            assert process.stderr.readline().endswith(f"{told}\n")
+        finally:
+            process.terminate()
+        assert process.wait(30) == 0
