@@ -459,7 +459,8 @@ async def test_requests_wait_while_answers_are_not_read(harbour: Harbour, author
     async with Peer.open(harbour.http.port, authority.trust(), initial_window_size=0) as peer:
         for _ in range(100):
             await peer.send(*peer.call("big"))
-        assert 0 < await settled(lambda: harbour.calls) <= 16
+        # Eight begin together, and as many again if a read comes before they have answered; three fill the mark.
+        assert 0 < await settled(lambda: harbour.calls) <= 24
 
 
 async def test_a_stream_that_is_never_read_is_reset_in_the_end(harbour: Harbour, authority: Authority) -> None:
