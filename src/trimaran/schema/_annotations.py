@@ -282,14 +282,10 @@ def hints_of(cls: type[Any], core: Any) -> dict[str, Any]:
 
 
 def _class_hints(cls: type[Any]) -> dict[str, Any]:
-    try:
-        return typing.get_type_hints(cls, include_extras=True)
-    except NameError:
-        # Before Python 3.12.4 it does not know the T of `class Box[T]`, if annotations are strings.
-        parameters = {p.__name__: p for base in reversed(cls.__mro__) for p in getattr(base, "__type_params__", ())}
-        if not parameters:
-            raise
-        return typing.get_type_hints(cls, localns=parameters, include_extras=True)
+    # Where annotations are strings, Python before 3.12.4 does not know the T of `class Box[T]`, and later ones prefer a T of the
+    # module's.
+    parameters = {p.__name__: p for base in reversed(cls.__mro__) for p in getattr(base, "__type_params__", ())}
+    return typing.get_type_hints(cls, localns=parameters or None, include_extras=True)
 
 
 def _substitute(annotation: Any, filled: Mapping[Any, Any]) -> Any:
